@@ -1,9 +1,20 @@
 """Element types: their size, their numpy storage and the width of an NZ fractal."""
 
 from enum import IntEnum
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+
+class Architecture(IntEnum):
+    """Instruction-set generation of an AI core: decides which conversions exist.
+
+    ``A2201`` is Atlas A2 and A3 (Ascend 910B and 910C), ``A3510`` is Ascend 950.
+    """
+
+    A2201 = 2201
+    A3510 = 3510
 
 
 class DType(IntEnum):
@@ -35,7 +46,7 @@ class DType(IntEnum):
     INT4 = 18
 
     @property
-    def numpy(self) -> np.dtype:
+    def numpy(self) -> np.dtype[Any]:
         """The numpy dtype that stores one element."""
         return _NUMPY[self]
 
@@ -55,7 +66,7 @@ class DType(IntEnum):
         return 32 * 8 // self.bits
 
 
-_NUMPY: dict[DType, np.dtype] = {
+_NUMPY: dict[DType, np.dtype[Any]] = {
     DType.FP32: np.dtype(np.float32),
     DType.FP16: np.dtype(np.float16),
     DType.BF16: np.dtype(ml_dtypes.bfloat16),
