@@ -298,6 +298,10 @@ class NumericsModel:
     )
     """Conversion routines already looked up for this model (filled by ``casts.py``)."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled routines are closures: rebuilt on demand after a copy or a pickle.
+        return self.__dict__ | {"compiled": {}}
+
     @classmethod
     def default(cls, architecture: Architecture, **overrides: Any) -> Self:
         """The model of ``architecture`` with its documented or stated defaults.

@@ -1,0 +1,1 @@
+"""Reference vectors and the runner that checks every one of them."""
