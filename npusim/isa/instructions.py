@@ -1,0 +1,368 @@
+"""The instruction set: every opcode, its operands and arguments, and what they mean.
+
+`SPEC` is the one description of the language: the builder lays out rows by it, `verify` checks
+against it, `printer` prints and parses by it. A row is stored by column (`ROW`); `Instruction`
+is the reader's view of one row, never made on a hot path.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from npusim.isa.patterns import Pattern
+from npusim.isa.spaces import Pipe, Space
+
+OPERANDS = 4  # dst, src0, src1, src2
+ARGUMENTS = 6
+IMMEDIATES = 2
+NONE = -1
+
+
+class Opcode(IntEnum):
+    """All opcodes, grouped by the unit that carries them out."""
+
+    # Scalar unit and the run itself
+    LAUNCH = 0
+    END = 1
+    SCALAR = 2
+    SCALAR_LOAD = 3
+    # Synchronisation
+    SET_FLAG = 10
+    WAIT_FLAG = 11
+    PIPE_BARRIER = 12
+    BARRIER_ALL = 13
+    CROSS_SET = 14
+    CROSS_WAIT = 15
+    # Data movement
+    COPY = 20
+    COPY_PAD = 21
+    # Cube and fixpipe
+    MMAD = 30
+    FIXPIPE = 31
+    # Vector
+    VADD = 40
+    VSUB = 41
+    VMUL = 42
+    VDIV = 43
+    VMAX = 44
+    VMIN = 45
+    VADDS = 46
+    VMULS = 47
+    VMAXS = 48
+    VMINS = 49
+    VABS = 50
+    VRELU = 51
+    VEXP = 52
+    VLN = 53
+    VSQRT = 54
+    VRSQRT = 55
+    VREC = 56
+    VCAST = 57
+    VDUP = 58
+    VBRCB = 59
+    VCOPY = 60
+    VCADD = 61
+    VCMAX = 62
+    VCMIN = 63
+    VCGADD = 64
+    VCGMAX = 65
+    VCGMIN = 66
+    VCPADD = 67
+    VREDUCE_PATTERN = 68
+    VAXPY = 69
+    VMADD = 70
+    VTRANSPOSE = 71
+    VGATHER = 72
+    VAND = 73
+    VOR = 74
+    VNOT = 75
+    VCMP = 76
+    VSEL = 77
+
+
+class CopyLayout(IntEnum):
+    """How a GM to L1 copy changes the layout; decides the row cost, not the values."""
+
+    PLAIN = 0
+    ND2NZ = 1
+
+
+class CacheHint(IntEnum):
+    """What a GM access does with L2."""
+
+    NORMAL = 0
+    BYPASS = 1
+
+
+class Atomic(IntEnum):
+    """What a GM write does with the old value."""
+
+    NONE = 0
+    ADD = 1
+
+
+class AccumulatorStart(IntEnum):
+    """Where an MMAD's accumulator starts."""
+
+    ACCUMULATE = 0
+    ZERO = 1
+    BIAS = 2
+
+
+class CrossMode(IntEnum):
+    """Reach of a cross-core set."""
+
+    ALL_OF_KIND = 0
+    AIV_PAIR = 1
+    GROUP = 2
+    ONE_TO_ONE = 4
+
+
+class FixpipeMode(IntEnum):
+    """Conversions of the fixpipe on its way out of L0C."""
+
+    NO_QUANT = 0
+    F322F16 = 1
+    F322BF16 = 2
+    DEQF16 = 3
+    VDEQF16 = 4
+    REQ8 = 5
+    VREQ8 = 6
+    QF322B8_PRE = 7
+    VQF322B8_PRE = 8
+    QS322BF16_PRE = 9
+    VQS322BF16_PRE = 10
+    QF322F16_PRE = 11
+    VQF322F16_PRE = 12
+    QF322BF16_PRE = 13
+    VQF322BF16_PRE = 14
+    QF322F32_PRE = 15
+    VQF322F32_PRE = 16
+    QF322FP8_PRE = 17
+    VQF322FP8_PRE = 18
+    QF322HIF8_PRE = 19
+    VQF322HIF8_PRE = 20
+    QF322HIF8_PRE_HYBRID = 21
+    VQF322HIF8_PRE_HYBRID = 22
+
+
+@dataclass(frozen=True)
+class OpcodeSpec:
+    """The legal form of one opcode.
+
+    Attributes:
+        pipe: the pipe it runs on, or None where the row decides (copies, flags).
+        sources: least and most number of source operands; a destination is implied by
+            ``has_dst``.
+        args: names of the integer arguments, in column order.
+        imms: names of the floating-point immediates, in column order.
+        vector_class: row of the chip's table of cycles per repeat, for vector opcodes.
+    """
+
+    pipe: Pipe | None
+    has_dst: bool
+    sources: tuple[int, int]
+    args: tuple[str, ...]
+    imms: tuple[str, ...]
+    meaning: str
+    vector_class: str | None = None
+
+
+_SYNC = (0, 0)
+_COPY_ARGS = ("layout", "atomic", "cache_hint", "atomic_key")
+
+
+def _vector(
+    vector_class: str,
+    sources: int,
+    meaning: str,
+    args: tuple[str, ...] = (),
+    imms: tuple[str, ...] = (),
+) -> OpcodeSpec:
+    return OpcodeSpec(Pipe.VECTOR, True, (sources, sources), args, imms, meaning, vector_class)
+
+
+SPEC: dict[Opcode, OpcodeSpec] = {
+    Opcode.LAUNCH: OpcodeSpec(
+        Pipe.SCALAR, False, _SYNC, (), (), "the core starts: launch time and start skew pass"
+    ),
+    Opcode.END: OpcodeSpec(
+        Pipe.SCALAR, False, _SYNC, (), (), "the core ends once all its pipes are empty"
+    ),
+    Opcode.SCALAR: OpcodeSpec(
+        Pipe.SCALAR, False, _SYNC, ("cycles",), (), "address and loop work of the scalar unit"
+    ),
+    Opcode.SCALAR_LOAD: OpcodeSpec(
+        Pipe.SCALAR, False, (1, 1), (), (), "the scalar unit reads a control value from GM"
+    ),
+    Opcode.SET_FLAG: OpcodeSpec(
+        None,
+        False,
+        _SYNC,
+        ("src_pipe", "dst_pipe", "event"),
+        (),
+        "in src_pipe: raise the event once all earlier work of src_pipe is visible",
+    ),
+    Opcode.WAIT_FLAG: OpcodeSpec(
+        None,
+        False,
+        _SYNC,
+        ("src_pipe", "dst_pipe", "event"),
+        (),
+        "in dst_pipe: hold the pipe until the event is raised, and lower it",
+    ),
+    Opcode.PIPE_BARRIER: OpcodeSpec(
+        None, False, _SYNC, (), (), "hold the pipe until its own earlier work is visible"
+    ),
+    Opcode.BARRIER_ALL: OpcodeSpec(
+        Pipe.SCALAR, False, _SYNC, (), (), "PIPE_ALL: stall issue until every pipe is empty"
+    ),
+    Opcode.CROSS_SET: OpcodeSpec(
+        None,
+        False,
+        _SYNC,
+        ("mode", "flag"),
+        (),
+        "once all earlier work of the pipe is visible, signal other cores",
+    ),
+    Opcode.CROSS_WAIT: OpcodeSpec(
+        None,
+        False,
+        _SYNC,
+        ("mode", "flag"),
+        (),
+        "hold the pipe until this core's counter of the flag is above 0, and lower it",
+    ),
+    Opcode.COPY: OpcodeSpec(None, True, (1, 1), _COPY_ARGS, (), "move elements in iteration order"),
+    Opcode.COPY_PAD: OpcodeSpec(
+        None,
+        True,
+        (1, 1),
+        _COPY_ARGS,
+        (),
+        "move a few elements; the rest of the destination takes the first of them",
+    ),
+    Opcode.MMAD: OpcodeSpec(
+        Pipe.CUBE,
+        True,
+        (2, 3),
+        ("m", "n", "k", "start", "unit_flag"),
+        (),
+        "L0C (m, n) = start + L0A (m, k) x L0B (k, n); src2 is the bias in BT",
+    ),
+    Opcode.FIXPIPE: OpcodeSpec(
+        Pipe.FIXP,
+        True,
+        (1, 2),
+        ("mode", "relu", "unit_flag", "cache_hint", "atomic", "packed_scale"),
+        (),
+        "L0C to GM or L1 with conversion; src1 holds per-channel scales in FB",
+    ),
+    Opcode.VADD: _vector("add", 2, "dst = src0 + src1"),
+    Opcode.VSUB: _vector("sub", 2, "dst = src0 - src1"),
+    Opcode.VMUL: _vector("mul", 2, "dst = src0 * src1"),
+    Opcode.VDIV: _vector("div", 2, "dst = src0 / src1"),
+    Opcode.VMAX: _vector("max", 2, "dst = max(src0, src1), NaN propagates"),
+    Opcode.VMIN: _vector("min", 2, "dst = min(src0, src1), NaN propagates"),
+    Opcode.VADDS: _vector("adds", 1, "dst = src0 + scalar", imms=("scalar",)),
+    Opcode.VMULS: _vector("muls", 1, "dst = src0 * scalar", imms=("scalar",)),
+    Opcode.VMAXS: _vector("maxs", 1, "dst = max(src0, scalar)", imms=("scalar",)),
+    Opcode.VMINS: _vector("mins", 1, "dst = min(src0, scalar)", imms=("scalar",)),
+    Opcode.VABS: _vector("abs", 1, "dst = |src0|"),
+    Opcode.VRELU: _vector("relu", 1, "dst = max(src0, 0)"),
+    Opcode.VEXP: _vector("exp", 1, "dst = exp(src0)"),
+    Opcode.VLN: _vector("ln", 1, "dst = ln(src0)"),
+    Opcode.VSQRT: _vector("sqrt", 1, "dst = sqrt(src0)"),
+    Opcode.VRSQRT: _vector("rsqrt", 1, "dst = 1 / sqrt(src0)"),
+    Opcode.VREC: _vector("rec", 1, "dst = 1 / src0"),
+    Opcode.VCAST: _vector(
+        "cast", 1, "convert; rounding is a numerics Rounding", ("rounding", "saturate")
+    ),
+    Opcode.VDUP: OpcodeSpec(
+        Pipe.VECTOR, True, (0, 0), (), ("scalar",), "fill dst with a scalar", "dup"
+    ),
+    Opcode.VBRCB: _vector("brcb", 1, "repeat each element of src0 over one 32-byte block"),
+    Opcode.VCOPY: _vector("copy", 1, "dst = src0"),
+    Opcode.VCADD: _vector("cadd", 1, "sum of the inner level, adjacent-pair tree per repeat"),
+    Opcode.VCMAX: _vector("cmax", 1, "maximum of the inner level"),
+    Opcode.VCMIN: _vector("cmin", 1, "minimum of the inner level"),
+    Opcode.VCGADD: _vector("cgadd", 1, "sum of each 32-byte block, adjacent-pair tree"),
+    Opcode.VCGMAX: _vector("cgmax", 1, "maximum of each 32-byte block"),
+    Opcode.VCGMIN: _vector("cgmin", 1, "minimum of each 32-byte block"),
+    Opcode.VCPADD: _vector("cpadd", 1, "sum of each adjacent pair"),
+    Opcode.VREDUCE_PATTERN: _vector(
+        "reduce_pattern", 1, "compact the elements a fixed mask selects (the source pattern)"
+    ),
+    Opcode.VAXPY: _vector("axpy", 1, "dst = src0 * scalar + dst", imms=("scalar",)),
+    Opcode.VMADD: _vector("madd", 2, "dst = src0 * src1 + dst"),
+    Opcode.VTRANSPOSE: _vector("transpose", 1, "dst = src0, elements paired in iteration order"),
+    Opcode.VGATHER: _vector("gather", 2, "dst[i] = src0 at byte offset src1[i]"),
+    Opcode.VAND: _vector("and", 2, "dst = src0 & src1"),
+    Opcode.VOR: _vector("or", 2, "dst = src0 | src1"),
+    Opcode.VNOT: _vector("not", 1, "dst = ~src0"),
+    Opcode.VCMP: _vector("cmp", 2, "dst (uint8 0 or 1) = src0 <relation> src1", ("relation",)),
+    Opcode.VSEL: OpcodeSpec(
+        Pipe.VECTOR, True, (3, 3), (), (), "dst = src0 where src2 (uint8) else src1", "sel"
+    ),
+}
+
+SYNC_OPCODES = frozenset(op for op in Opcode if Opcode.SET_FLAG <= op <= Opcode.CROSS_WAIT)
+VECTOR_OPCODES = frozenset(op for op in Opcode if op >= Opcode.VADD)
+
+ROW = np.dtype(
+    [
+        ("opcode", np.int16),
+        ("pipe", np.int8),
+        ("space", np.int8, OPERANDS),
+        ("slot", np.int16, OPERANDS),
+        ("offset", np.int64, OPERANDS),
+        ("pattern", np.int32, OPERANDS),
+        ("args", np.int64, ARGUMENTS),
+        ("imm", np.float64, IMMEDIATES),
+        ("source", np.int32),
+    ]
+)
+"""One instruction of a block. Operand 0 is the destination; NONE (-1) in ``space`` marks an
+operand that is absent, in ``slot`` an address that needs no instance base. ``pattern`` and
+``source`` index the program's tables."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand: where it starts and what it touches from there.
+
+    Attributes:
+        space: memory it lies in.
+        pattern: elements touched.
+        offset: byte offset from the base.
+        slot: name of the instance base it is relative to, or None for an absolute address.
+    """
+
+    space: Space
+    pattern: Pattern
+    offset: int = 0
+    slot: str | None = None
+
+    def shifted(self, offset_bytes: int) -> "Operand":
+        """The same operand, ``offset_bytes`` further on."""
+        return Operand(self.space, self.pattern, self.offset + offset_bytes, self.slot)
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """The reader's view of one row.
+
+    Attributes:
+        args: integer arguments by the names of `SPEC`.
+        imms: immediates by the names of `SPEC`.
+        source: ``file:line`` of the kernel line that emitted it, relative to the package.
+    """
+
+    opcode: Opcode
+    pipe: Pipe
+    dst: Operand | None
+    srcs: tuple[Operand, ...]
+    args: dict[str, int]
+    imms: dict[str, float]
+    source: str
