@@ -3,6 +3,9 @@
 The command line turns each of these into one line on standard error and exit status 2.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class NpusimError(Exception):
     """Base of all errors that npusim raises on purpose."""
@@ -50,3 +53,17 @@ class NumericsError(NpusimError):
 
 class TensorError(NpusimError):
     """A tensor file is missing, malformed, or of the wrong dtype or shape."""
+
+
+def near_matches(word: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: what is spelt like it, else all there is.
+
+    Args:
+        word: the unknown name.
+        known: the names that exist, in the order in which to list them.
+    """
+    names = list(known)
+    near = get_close_matches(word.lower(), names, n=3, cutoff=0.6)
+    if near:
+        return f"near matches: {', '.join(near)}"
+    return f"known: {', '.join(names)}"

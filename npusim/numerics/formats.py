@@ -6,15 +6,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-
-class Architecture(IntEnum):
-    """Instruction-set generation of an AI core: decides which conversions exist.
-
-    ``A2201`` is Atlas A2 and A3 (Ascend 910B and 910C), ``A3510`` is Ascend 950.
-    """
-
-    A2201 = 2201
-    A3510 = 3510
+from npusim.architecture import Architecture as Architecture
 
 
 class DType(IntEnum):
