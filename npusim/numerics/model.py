@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Self
 
-from npusim.errors import NumericsError
+from npusim.errors import NumericsError, near_matches
 from npusim.numerics.formats import Architecture
 from npusim.numerics.settings import (
     Basis,
@@ -345,7 +345,7 @@ def _check_name(name: str) -> None:
     known = [p.name for p in parameters()]
     if name not in known:
         raise NumericsError(
-            f"numerics parameter '{name}' does not exist; there are: {', '.join(known)}"
+            f"numerics parameter '{name}' does not exist; {near_matches(name, known)}"
         )
 
 
