@@ -1,5 +1,6 @@
 """Writes the instructions of one block."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -171,8 +172,12 @@ class BlockBuilder:
         srcs: tuple[Operand, ...] = (),
         args: tuple[int, ...] = (),
         imms: tuple[float, ...] = (),
+        source: str | None = None,
     ) -> None:
-        """Append one row as it is given (the methods above are the readable way)."""
+        """Append one row as it is given (the methods above are the readable way).
+
+        ``source`` overrides the kernel line, which is otherwise the caller's.
+        """
         if pipe not in PIPES_OF_KIND[self.kind]:
             raise ProgramError(
                 f"{opcode.name} on pipe {pipe.name}: an {self.kind.name} has the pipes "
@@ -194,8 +199,13 @@ class BlockBuilder:
                 slot[i] = self._slots.setdefault(operand.slot, len(self._slots))
         args = (*args, *([0] * (ARGUMENTS - len(args))))
         imms = (*imms, *([0.0] * (IMMEDIATES - len(imms))))
-        source = self._tables.source_id()
-        self._rows.append((opcode, pipe, space, slot, offset, pattern, args, imms, source))
+        line = self._tables.caller_id() if source is None else self._tables.source_id(source)
+        self._rows.append((opcode, pipe, space, slot, offset, pattern, args, imms, line))
+
+    def reserve_slots(self, names: Iterable[str]) -> None:
+        """Fix the order of base slots before any row uses them."""
+        for name in names:
+            self._slots.setdefault(name, len(self._slots))
 
     def finish(self, name: str) -> Block:
         """Freeze the rows into a block."""

@@ -37,7 +37,13 @@ class ProgramBuilder:
     """
 
     def __init__(
-        self, name: str, *, architecture: int, aic: int, aiv: int, sizes: Mapping[Space, int]
+        self,
+        name: str,
+        *,
+        architecture: int,
+        aic: int,
+        aiv: int,
+        sizes: Mapping[Space, int],
     ) -> None:
         self.name = name
         self.architecture = architecture
@@ -246,7 +252,8 @@ class Tables:
         self.patterns: list[Pattern] = []
         self.sources: list[str] = []
         self._pattern_id: dict[Pattern, int] = {}
-        self._source_id: dict[tuple[str, int], int] = {}
+        self._source_id: dict[str, int] = {}
+        self._caller_id: dict[tuple[str, int], int] = {}
 
     def pattern_id(self, pattern: Pattern) -> int:
         """Number of a pattern, added on first use."""
@@ -256,16 +263,23 @@ class Tables:
             self.patterns.append(pattern)
         return number
 
-    def source_id(self) -> int:
+    def source_id(self, source: str) -> int:
+        """Number of a ``file:line``, added on first use."""
+        number = self._source_id.get(source)
+        if number is None:
+            number = self._source_id[source] = len(self.sources)
+            self.sources.append(source)
+        return number
+
+    def caller_id(self) -> int:
         """Number of the kernel line that is being executed: the first frame outside isa/."""
         frame = sys._getframe(2)
         while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
             frame = frame.f_back
         key = (frame.f_code.co_filename, frame.f_lineno)
-        number = self._source_id.get(key)
+        number = self._caller_id.get(key)
         if number is None:
-            number = self._source_id[key] = len(self.sources)
-            self.sources.append(f"{_relative(key[0])}:{key[1]}")
+            number = self._caller_id[key] = self.source_id(f"{_relative(key[0])}:{key[1]}")
         return number
 
 

@@ -185,16 +185,31 @@ def _vector(
 
 SPEC: dict[Opcode, OpcodeSpec] = {
     Opcode.LAUNCH: OpcodeSpec(
-        Pipe.SCALAR, False, _SYNC, (), (), "the core starts: launch time and start skew pass"
+        Pipe.SCALAR,
+        False,
+        _SYNC,
+        (),
+        (),
+        "the core starts: launch time and start skew pass",
     ),
     Opcode.END: OpcodeSpec(
         Pipe.SCALAR, False, _SYNC, (), (), "the core ends once all its pipes are empty"
     ),
     Opcode.SCALAR: OpcodeSpec(
-        Pipe.SCALAR, False, _SYNC, ("cycles",), (), "address and loop work of the scalar unit"
+        Pipe.SCALAR,
+        False,
+        _SYNC,
+        ("cycles",),
+        (),
+        "address and loop work of the scalar unit",
     ),
     Opcode.SCALAR_LOAD: OpcodeSpec(
-        Pipe.SCALAR, False, (1, 1), (), (), "the scalar unit reads a control value from GM"
+        Pipe.SCALAR,
+        False,
+        (1, 1),
+        (),
+        (),
+        "the scalar unit reads a control value from GM",
     ),
     Opcode.SET_FLAG: OpcodeSpec(
         None,
@@ -213,10 +228,20 @@ SPEC: dict[Opcode, OpcodeSpec] = {
         "in dst_pipe: hold the pipe until the event is raised, and lower it",
     ),
     Opcode.PIPE_BARRIER: OpcodeSpec(
-        None, False, _SYNC, (), (), "hold the pipe until its own earlier work is visible"
+        None,
+        False,
+        _SYNC,
+        (),
+        (),
+        "hold the pipe until its own earlier work is visible",
     ),
     Opcode.BARRIER_ALL: OpcodeSpec(
-        Pipe.SCALAR, False, _SYNC, (), (), "PIPE_ALL: stall issue until every pipe is empty"
+        Pipe.SCALAR,
+        False,
+        _SYNC,
+        (),
+        (),
+        "PIPE_ALL: stall issue until every pipe is empty",
     ),
     Opcode.CROSS_SET: OpcodeSpec(
         None,
@@ -292,7 +317,9 @@ SPEC: dict[Opcode, OpcodeSpec] = {
     Opcode.VCGMIN: _vector("cgmin", 1, "minimum of each 32-byte block"),
     Opcode.VCPADD: _vector("cpadd", 1, "sum of each adjacent pair"),
     Opcode.VREDUCE_PATTERN: _vector(
-        "reduce_pattern", 1, "compact the elements a fixed mask selects (the source pattern)"
+        "reduce_pattern",
+        1,
+        "compact the elements a fixed mask selects (the source pattern)",
     ),
     Opcode.VAXPY: _vector("axpy", 1, "dst = src0 * scalar + dst", imms=("scalar",)),
     Opcode.VMADD: _vector("madd", 2, "dst = src0 * src1 + dst"),
@@ -303,7 +330,13 @@ SPEC: dict[Opcode, OpcodeSpec] = {
     Opcode.VNOT: _vector("not", 1, "dst = ~src0"),
     Opcode.VCMP: _vector("cmp", 2, "dst (uint8 0 or 1) = src0 <relation> src1", ("relation",)),
     Opcode.VSEL: OpcodeSpec(
-        Pipe.VECTOR, True, (3, 3), (), (), "dst = src0 where src2 (uint8) else src1", "sel"
+        Pipe.VECTOR,
+        True,
+        (3, 3),
+        (),
+        (),
+        "dst = src0 where src2 (uint8) else src1",
+        "sel",
     ),
 }
 

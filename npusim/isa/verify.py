@@ -1,0 +1,95 @@
+"""States what a legal program is, and refuses the rest before anything runs.
+
+Checked once per unique row where possible: operands and memories (`verify_rows`), then what
+depends on instances: GM bounds here and flags in `verify_flags`.
+"""
+
+import numpy as np
+
+from npusim.chips.model import Chip
+from npusim.errors import CapacityError, ProgramError
+from npusim.isa.instructions import NONE, OPERANDS, Opcode
+from npusim.isa.machine import limits_of
+from npusim.isa.program import Program
+from npusim.isa.spaces import Space
+from npusim.isa.verify_flags import verify_flags
+from npusim.isa.verify_rows import row_name, verify_block
+
+
+def verify(program: Program, chip: Chip) -> None:
+    """Check a program against the rules of the instruction set and a chip's limits.
+
+    Raises:
+        CapacityError: an operand reaches past its memory or tensor.
+        ProgramError: any other broken rule; names core, instruction and what is allowed.
+    """
+    limits = limits_of(chip)
+    if program.architecture != int(chip.architecture):
+        raise ProgramError(
+            f"program {program.name} is built for architecture {program.architecture}, chip "
+            f"{chip.name} has {int(chip.architecture)}; build it for this chip"
+        )
+    if (program.aic, program.aiv) != (chip.cores.aic, chip.cores.aiv):
+        raise ProgramError(
+            f"program {program.name} is built for {program.aic} AIC and {program.aiv} AIV, chip "
+            f"{chip.name} has {chip.cores.aic} and {chip.cores.aiv}; build it for this chip"
+        )
+    for block in range(len(program.blocks)):
+        verify_block(program, block, limits)
+    _verify_gm_bounds(program)
+    verify_flags(program, limits)
+
+
+def _verify_gm_bounds(program: Program) -> None:
+    """Every GM access of every instance lies inside one tensor (aliases count as one)."""
+    starts, ends = _extents(program)
+    for number, block in enumerate(program.blocks):
+        instances = np.flatnonzero(program.block == number)
+        if not len(instances):
+            continue
+        for row, operand in _gm_operands(block.rows):
+            record = block.rows[row]
+            slot = int(record["slot"][operand])
+            base = 0 if slot == NONE else program.bases[program.base_start[instances] + slot]
+            span = program.patterns[int(record["pattern"][operand])].span_bytes
+            first = base + int(record["offset"][operand])
+            first = np.broadcast_to(np.asarray(first, dtype=np.int64), instances.shape)
+            home = np.searchsorted(starts, first, side="right") - 1
+            bad = (home < 0) | (first + span > ends[np.maximum(home, 0)])
+            if bad.any():
+                at = int(np.flatnonzero(bad)[0])
+                _refuse(program, int(instances[at]), number, row, int(first[at]), span)
+
+
+def _refuse(program: Program, instance: int, block: int, row: int, address: int, span: int) -> None:
+    core = program.core_name(int(program.core[instance]))
+    where = f"{core}, instance {instance}, {row_name(program, block, row)}"
+    tensor = program.tensor_at(address)
+    if tensor is None:
+        raise CapacityError(f"{where}: GM address {address} lies in no tensor")
+    end = address - tensor.address + span
+    raise CapacityError(
+        f"{where}: access of {span} B at byte {address - tensor.address} of tensor {tensor.name} "
+        f"ends at {end} B, the tensor has {tensor.size_bytes} B"
+    )
+
+
+def _extents(program: Program) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) starts and ends of GM regions; overlapping tensors (workspace aliases) are merged."""
+    merged: list[list[int]] = []
+    for start, size in sorted((t.address, t.size_bytes) for t in program.tensors):
+        if merged and start < merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], start + size)
+        else:
+            merged.append([start, start + size])
+    table = np.array(merged, dtype=np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def _gm_operands(rows: np.ndarray) -> list[tuple[int, int]]:
+    return [
+        (row, operand)
+        for row in range(len(rows))
+        for operand in range(OPERANDS)
+        if rows["space"][row][operand] == Space.GM and rows["opcode"][row] != Opcode.LAUNCH
+    ]

@@ -1,0 +1,166 @@
+"""Rules that one row must keep, whatever instance it runs in."""
+
+from collections.abc import Callable
+
+from npusim.errors import CapacityError, ProgramError
+from npusim.isa.instructions import SPEC, CopyLayout, Instruction, Opcode, Operand
+from npusim.isa.machine import Limits
+from npusim.isa.program import Program
+from npusim.isa.spaces import COPY_PIPE, PIPES_OF_KIND, SPACES_OF_KIND, Space
+from npusim.numerics.formats import DType
+
+BLOCK_BYTES = 32
+FRACTAL_BYTES = 512
+
+_ALIGNMENT = {
+    Space.L1: BLOCK_BYTES,
+    Space.UB: BLOCK_BYTES,
+    Space.L0A: FRACTAL_BYTES,
+    Space.L0B: FRACTAL_BYTES,
+    Space.L0C: FRACTAL_BYTES,
+    Space.BT: BLOCK_BYTES,
+    Space.FB: BLOCK_BYTES,
+}
+
+# Accumulator type by the types of the two factors.
+_MMAD_TYPES: dict[tuple[DType, DType], DType] = {
+    (DType.FP16, DType.FP16): DType.FP32,
+    (DType.BF16, DType.BF16): DType.FP32,
+    (DType.FP32, DType.FP32): DType.FP32,
+    (DType.HF32, DType.HF32): DType.FP32,
+    (DType.INT8, DType.INT8): DType.INT32,
+    (DType.INT4, DType.INT4): DType.INT32,
+    (DType.HIFLOAT8, DType.HIFLOAT8): DType.FP32,
+    **{(a, b): DType.FP32 for a in (DType.E4M3FN, DType.E5M2) for b in (DType.E4M3FN, DType.E5M2)},
+}
+
+
+def row_name(program: Program, block: int, row: int) -> str:
+    """``MMAD (block mm_step, row 4, ops/...:71)``: how messages name an instruction."""
+    instruction = program.instruction(block, row)
+    return (
+        f"{instruction.opcode.name} (block {program.blocks[block].name}, row {row}, "
+        f"{instruction.source})"
+    )
+
+
+def verify_block(program: Program, block: int, limits: Limits) -> None:
+    """Check every row of a block.
+
+    Raises:
+        CapacityError: an operand reaches past its memory.
+        ProgramError: any other broken rule.
+    """
+    kind = program.blocks[block].kind
+    for row in range(len(program.blocks[block])):
+        instruction = program.instruction(block, row)
+        where = row_name(program, block, row)
+        spec = SPEC[instruction.opcode]
+        least, most = spec.sources
+        if not least <= len(instruction.srcs) <= most or spec.has_dst != bool(instruction.dst):
+            raise ProgramError(f"{where}: wrong operands; {spec.meaning}")
+        if instruction.pipe not in PIPES_OF_KIND[kind]:
+            raise ProgramError(f"{where}: an {kind.name} has no pipe {instruction.pipe.name}")
+        for operand in (instruction.dst, *instruction.srcs):
+            if operand is not None:
+                _verify_operand(operand, where, kind.name, SPACES_OF_KIND[kind], limits)
+        _SPECIFIC.get(instruction.opcode, _verify_vector)(instruction, where)
+
+
+def _verify_operand(
+    operand: Operand, where: str, kind: str, spaces: tuple[Space, ...], limits: Limits
+) -> None:
+    if operand.space == Space.GM:
+        if operand.slot is None:
+            raise ProgramError(f"{where}: a GM operand needs an instance base")
+        return
+    if operand.space not in spaces:
+        raise ProgramError(f"{where}: an {kind} cannot reach {operand.space.name}")
+    if operand.slot is not None:
+        return
+    alignment = _ALIGNMENT[operand.space]
+    if operand.offset % alignment:
+        raise ProgramError(
+            f"{where}: {operand.space.name} address {operand.offset} is not a multiple of "
+            f"{alignment} B"
+        )
+    end = operand.offset + operand.pattern.span_bytes
+    if end > limits.sizes[operand.space]:
+        raise CapacityError(
+            f"{where}: {operand.space.name} access of {operand.pattern.span_bytes} B at "
+            f"{operand.offset} ends at {end} B, {limits.sizes[operand.space]} B available; "
+            "use a smaller tile"
+        )
+
+
+def _verify_copy(instruction: Instruction, where: str) -> None:
+    dst, src = instruction.dst, instruction.srcs[0]
+    assert dst is not None
+    if COPY_PIPE.get((src.space, dst.space)) != instruction.pipe:
+        raise ProgramError(
+            f"{where}: no path from {src.space.name} to {dst.space.name} on pipe "
+            f"{instruction.pipe.name}"
+        )
+    if dst.pattern.dtype.bits != src.pattern.dtype.bits:
+        raise ProgramError(
+            f"{where}: a copy keeps the element size; {src.pattern.dtype.name} to "
+            f"{dst.pattern.dtype.name}"
+        )
+    if instruction.opcode == Opcode.COPY and dst.pattern.elements != src.pattern.elements:
+        raise ProgramError(
+            f"{where}: source has {src.pattern.elements} elements, destination "
+            f"{dst.pattern.elements}"
+        )
+    nd2nz = instruction.args["layout"] == CopyLayout.ND2NZ
+    if nd2nz and (src.space, dst.space) != (Space.GM, Space.L1):
+        raise ProgramError(f"{where}: ND2NZ exists from GM to L1 only")
+
+
+def _verify_mmad(instruction: Instruction, where: str) -> None:
+    dst, (a, b, *bias) = instruction.dst, instruction.srcs
+    assert dst is not None
+    spaces = (dst.space, a.space, b.space, *(o.space for o in bias))
+    if spaces[:3] != (Space.L0C, Space.L0A, Space.L0B) or any(o.space != Space.BT for o in bias):
+        raise ProgramError(f"{where}: MMAD reads L0A and L0B (bias from BT) and writes L0C")
+    types = (a.pattern.dtype, b.pattern.dtype)
+    if _MMAD_TYPES.get(types) != dst.pattern.dtype:
+        raise ProgramError(
+            f"{where}: no MMAD of {types[0].name} x {types[1].name} into {dst.pattern.dtype.name}"
+        )
+
+
+def _verify_fixpipe(instruction: Instruction, where: str) -> None:
+    dst, src = instruction.dst, instruction.srcs[0]
+    assert dst is not None
+    if src.space != Space.L0C or dst.space not in (Space.GM, Space.L1):
+        raise ProgramError(f"{where}: the fixpipe moves L0C to GM or L1")
+    if dst.pattern.elements != src.pattern.elements:
+        raise ProgramError(
+            f"{where}: source has {src.pattern.elements} elements, destination "
+            f"{dst.pattern.elements}"
+        )
+
+
+def _verify_vector(instruction: Instruction, where: str) -> None:
+    for operand in (instruction.dst, *instruction.srcs):
+        if operand is not None and operand.space != Space.UB:
+            raise ProgramError(f"{where}: a vector instruction works on UB only")
+
+
+def _verify_scalar_load(instruction: Instruction, where: str) -> None:
+    if instruction.srcs[0].space != Space.GM:
+        raise ProgramError(f"{where}: SCALAR_LOAD reads GM")
+
+
+def _verify_nothing(instruction: Instruction, where: str) -> None:
+    """Rows without operands; their flags are checked over whole streams."""
+
+
+_SPECIFIC: dict[Opcode, Callable[[Instruction, str], None]] = {
+    Opcode.COPY: _verify_copy,
+    Opcode.COPY_PAD: _verify_copy,
+    Opcode.MMAD: _verify_mmad,
+    Opcode.FIXPIPE: _verify_fixpipe,
+    Opcode.SCALAR_LOAD: _verify_scalar_load,
+    **{op: _verify_nothing for op in Opcode if op < Opcode.COPY and op != Opcode.SCALAR_LOAD},
+}
