@@ -227,12 +227,12 @@ class ProgramBuilder:
 
 def launch(k: BlockBuilder) -> None:
     """First block of every core."""
-    k.emit(Opcode.LAUNCH, Pipe.SCALAR)
+    k.emit(Opcode.LAUNCH, Pipe.SCALAR, source="launch")
 
 
 def end(k: BlockBuilder) -> None:
     """Last block of every core."""
-    k.emit(Opcode.END, Pipe.SCALAR)
+    k.emit(Opcode.END, Pipe.SCALAR, source="end")
 
 
 class Stream:

@@ -8,10 +8,9 @@ import numpy as np
 
 from npusim.chips.model import Chip
 from npusim.errors import CapacityError, ProgramError
-from npusim.isa.instructions import NONE, OPERANDS, Opcode
 from npusim.isa.machine import limits_of
 from npusim.isa.program import Program
-from npusim.isa.spaces import Space
+from npusim.isa.statistics import gm_accesses
 from npusim.isa.verify_flags import verify_flags
 from npusim.isa.verify_rows import row_name, verify_block
 
@@ -43,22 +42,14 @@ def verify(program: Program, chip: Chip) -> None:
 def _verify_gm_bounds(program: Program) -> None:
     """Every GM access of every instance lies inside one tensor (aliases count as one)."""
     starts, ends = _extents(program)
-    for number, block in enumerate(program.blocks):
-        instances = np.flatnonzero(program.block == number)
-        if not len(instances):
-            continue
-        for row, operand in _gm_operands(block.rows):
-            record = block.rows[row]
-            slot = int(record["slot"][operand])
-            base = 0 if slot == NONE else program.bases[program.base_start[instances] + slot]
-            span = program.patterns[int(record["pattern"][operand])].span_bytes
-            first = base + int(record["offset"][operand])
-            first = np.broadcast_to(np.asarray(first, dtype=np.int64), instances.shape)
-            home = np.searchsorted(starts, first, side="right") - 1
-            bad = (home < 0) | (first + span > ends[np.maximum(home, 0)])
-            if bad.any():
-                at = int(np.flatnonzero(bad)[0])
-                _refuse(program, int(instances[at]), number, row, int(first[at]), span)
+    for block, row, operand, first in gm_accesses(program):
+        record = program.blocks[block].rows[row]
+        span = program.patterns[int(record["pattern"][operand])].span_bytes
+        home = np.searchsorted(starts, first, side="right") - 1
+        bad = np.flatnonzero((home < 0) | (first + span > ends[np.maximum(home, 0)]))
+        if len(bad):
+            instance = int(np.flatnonzero(program.block == block)[bad[0]])
+            _refuse(program, instance, block, row, int(first[bad[0]]), span)
 
 
 def _refuse(program: Program, instance: int, block: int, row: int, address: int, span: int) -> None:
@@ -84,12 +75,3 @@ def _extents(program: Program) -> tuple[np.ndarray, np.ndarray]:
             merged.append([start, start + size])
     table = np.array(merged, dtype=np.int64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
-
-
-def _gm_operands(rows: np.ndarray) -> list[tuple[int, int]]:
-    return [
-        (row, operand)
-        for row in range(len(rows))
-        for operand in range(OPERANDS)
-        if rows["space"][row][operand] == Space.GM and rows["opcode"][row] != Opcode.LAUNCH
-    ]
