@@ -1,7 +1,6 @@
 """From a flat table of quantities to the typed sections of a chip, with every check."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -76,7 +75,7 @@ def build_chip(header: Mapping[str, Any], quantities: Mapping[str, Quantity]) ->
         family=str(header["family"]),
         architecture=architecture,
         description=str(header["description"]),
-        quantities=MappingProxyType(dict(quantities)),
+        quantities=dict(quantities),
         **sections,
     )
     if chip.cores.aiv % chip.cores.aic:

@@ -106,7 +106,7 @@ def _flatten(
                 "{ value = ..., source = ..., confidence = ... }"
             )
         if "value" in node:
-            yield path, node
+            yield path, {**node, "chip": chip_name}
         else:
             yield from _flatten(chip_name, node, f"{path}.")
 
@@ -149,6 +149,7 @@ def _set_quantity(replaced: Quantity, value: float, note: str = "") -> Quantity:
         source="set for this run",
         confidence=Confidence.SET,
         note=note or f"chip file: {replaced.value}",
+        chip=replaced.chip,
     )
 
 

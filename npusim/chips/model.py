@@ -1,7 +1,7 @@
 """What a chip is: named sections of numbers, each with unit, source and confidence."""
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
@@ -121,9 +121,7 @@ class Chip(BaseModel):
 
     def with_confidence(self, *levels: Confidence) -> Mapping[str, Quantity]:
         """The parameters of the given confidence levels, by path."""
-        return MappingProxyType(
-            {path: q for path, q in self.quantities.items() if q.confidence in levels}
-        )
+        return {path: q for path, q in self.quantities.items() if q.confidence in levels}
 
     @property
     def is_runnable(self) -> bool:
@@ -153,7 +151,8 @@ def unknown_parameter(path: str, chip_name: str, known: Iterable[str]) -> ChipEr
     # A name in the wrong section is the commonest slip; spelling is compared after that.
     elsewhere = [p for p in paths if name and p.endswith(f".{name}")]
     if elsewhere:
-        hint = f"near matches: {', '.join(elsewhere[:3])}"
+        nearest = get_close_matches(path, elsewhere, n=3, cutoff=0.0)
+        hint = f"near matches: {', '.join(nearest)}"
     elif inside:
         hint = near_matches(path, inside)
     else:

@@ -76,6 +76,7 @@ class Quantity(BaseModel):
         low: least value that the sources support, or None.
         high: greatest value that the sources support, or None.
         note: what a reader should know, one line.
+        chip: the chip whose file states it, which is another one where the number is inherited.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -87,6 +88,7 @@ class Quantity(BaseModel):
     low: int | float | None = None
     high: int | float | None = None
     note: str = ""
+    chip: str = ""
 
     @model_validator(mode="after")
     def _range_holds_value(self) -> "Quantity":
