@@ -1,0 +1,1 @@
+"""Figures on npusim's own speed: what ``npusim bench`` measures and how."""

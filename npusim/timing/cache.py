@@ -1,0 +1,88 @@
+"""Where compiled code is kept between runs, and how a change of a source makes it anew.
+
+numba notices a change of the file that holds a compiled entry point, but not of a function in
+another file that it calls. So the cache folder carries a hash of every compiled source.
+"""
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+DIGEST_CHARACTERS = 16
+
+
+def source_digest(sources: Iterable[Path]) -> str:
+    """A short hash of the contents of source files, independent of where they lie."""
+    digest = hashlib.sha256()
+    for path in sorted(sources, key=lambda p: p.name):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:DIGEST_CHARACTERS]
+
+
+def user_cache_root() -> Path:
+    """The folder for caches that the platform gives each user."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def cache_folder(sources: Iterable[Path], root: Path | None = None) -> Path | None:
+    """A writable folder for the machine code of these sources, created if need be.
+
+    Args:
+        sources: every file whose functions are compiled.
+        root: folder under which to keep it; by default the user's cache folder, or where that
+            cannot be written, the system's folder for temporary files.
+
+    Returns:
+        The folder, or None where nothing can be written: code is then compiled in each process.
+    """
+    name = f"compiled-{source_digest(sources)}"
+    for base in _roots(root):
+        folder = base / name
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError:
+            continue
+        # The files are loaded as code: never from a folder that somebody else could have made.
+        if not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid():
+            return folder
+    return None
+
+
+@contextmanager
+def numba_cache_in(folder: Path) -> Iterator[None]:
+    """Make functions that are decorated inside the block keep their machine code in a folder.
+
+    numba reads the setting when it decorates; it is put back at the end, so that other users of
+    numba in the process see no change.
+    """
+    config: Any = import_module("numba.core.config")
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
+def _roots(root: Path | None) -> tuple[Path, ...]:
+    if root is not None:
+        return (root,)
+    # Two users must not meet in one temporary folder: neither could write the other's files.
+    tag = str(os.getuid()) if hasattr(os, "getuid") else "user"
+    temporary = Path(tempfile.gettempdir()) / f"npusim-{tag}"
+    try:
+        return (user_cache_root() / "npusim", temporary)
+    except RuntimeError:  # no home folder
+        return (temporary,)
