@@ -67,7 +67,7 @@ def round_whole(value: Number, rounding: CycleRounding) -> int:
 
 
 def rate_fixed(bytes_per_cycle: Number, rounding: CycleRounding = CycleRounding.NEAREST) -> int:
-    """A rate in bytes per cycle as int64 fixed point with ``RATE_FRACTION_BITS`` fractional bits."""
+    """Bytes per cycle as int64 fixed point with ``RATE_FRACTION_BITS`` fractional bits."""
     return round_whole(exact(bytes_per_cycle) * RATE_ONE, rounding)
 
 
