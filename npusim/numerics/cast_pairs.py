@@ -68,7 +68,7 @@ PAIRS: dict[Architecture, dict[Pair, Modes]] = {
 _INSTEAD: dict[Pair, str] = {
     (DType.INT32, DType.FP16): "use cast_int32_to_fp16, which takes the scale it needs",
     (DType.FP32, DType.FP32): "use round_to_whole_fp32 to round to whole numbers",
-    (DType.FP32, DType.HF32): "use round_to_hf32, which rounds a Cube operand",
+    (DType.FP32, DType.HF32): "use hf32_round, which rounds a Cube operand",
 }
 
 

@@ -16,7 +16,7 @@ from npusim.numerics.encode import encode, saturates
 from npusim.numerics.formats import Array, DType, dtype_of, integer_limits
 from npusim.numerics.model import NumericsModel
 from npusim.numerics.rounding import Rounding, as_float64, round_integer
-from npusim.numerics.settings import HF32NearestZero, NanBits, NegativeZero
+from npusim.numerics.settings import NanBits, NegativeZero
 
 Routine = Callable[[Array], Array]
 _NEAREST = (Rounding.NONE, Rounding.RINT)
@@ -85,26 +85,6 @@ def round_to_whole_fp32(x: Array, rounding: Rounding, *, model: NumericsModel) -
     if model.f32_f32_negzero is NegativeZero.TO_PLUS_ZERO:
         whole = whole + np.float32(0)
     return np.asarray(whole, dtype=np.float32)
-
-
-def round_to_hf32(x: Array, *, nearest_zero: bool = False, model: NumericsModel) -> Array:
-    """fp32 operands as the Cube reads them with HF32 on: fewer fraction bits, low bits zero.
-
-    Args:
-        x: fp32, any shape.
-        nearest_zero: the hardware's second rounding mode, read as
-            ``model.hf32_nearest_zero`` says; default is nearest even.
-        model: gives the number of fraction bits.
-    """
-    drop = 23 - model.hf32_bits
-    words = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32).astype(np.int64)
-    kept, rest, half = words >> drop, words & ((1 << drop) - 1), 1 << (drop - 1)
-    if not nearest_zero:
-        kept += (rest > half) | ((rest == half) & (kept & 1 == 1))
-    elif model.hf32_nearest_zero is HF32NearestZero.TIES_TO_ZERO:
-        kept += rest > half
-    rounded = (kept << drop).astype(np.uint32).view(np.float32)
-    return np.where(np.isfinite(x), rounded, _canonical_nan(x.astype(np.float32), model))
 
 
 def _routine(
