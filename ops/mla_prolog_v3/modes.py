@@ -91,10 +91,10 @@ KV_MODES_OF_WEIGHT_MODE: dict[WeightQuantMode, tuple[KvCacheQuantMode, ...]] = {
         KvCacheQuantMode.PER_TENSOR,
         KvCacheQuantMode.PER_TILE,
     ),
-    **{
-        mode: (KvCacheQuantMode.NONE, KvCacheQuantMode.PER_TENSOR, KvCacheQuantMode.PER_TILE)
-        for mode in (WeightQuantMode.MXFP8, WeightQuantMode.FP8, WeightQuantMode.HIF8)
-    },
+    **dict.fromkeys(
+        (WeightQuantMode.MXFP8, WeightQuantMode.FP8, WeightQuantMode.HIF8),
+        (KvCacheQuantMode.NONE, KvCacheQuantMode.PER_TENSOR, KvCacheQuantMode.PER_TILE),
+    ),
 }
 """The API's mode matrix; the last three rows exist on architecture 3510 only."""
 
