@@ -6,9 +6,11 @@ wrong and how often.
 
 import gzip
 import json
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +115,8 @@ def _ns(us: Decimal | int, report: TraceReport) -> int:
 
 
 def _overlaps(spans: list[tuple[int, int]]) -> int:
-    found, open_ends = 0, []
+    found = 0
+    open_ends: list[int] = []
     for start, end in sorted(spans, key=lambda s: (s[0], -s[1])):
         while open_ends and open_ends[-1] <= start:
             open_ends.pop()
@@ -128,6 +131,7 @@ def _check_flows(
     slices: dict[tuple[int, int], list[tuple[int, int]]],
     report: TraceReport,
 ) -> None:
+    threads = {thread: _Spans(spans) for thread, spans in slices.items()}
     for ends in flows.values():
         if len(ends["s"]) != 1 or len(ends["f"]) != 1:
             report.add("flow_unpaired")
@@ -136,8 +140,21 @@ def _check_flows(
         if finish[2] < start[2]:
             report.add("flow_backwards")
         for pid, tid, at in (start, finish):
-            if not any(a <= at < b for a, b in slices[pid, tid]):
+            if (pid, tid) not in threads or not threads[pid, tid].covers(at):
                 report.add("flow_unbound")
+
+
+class _Spans:
+    """The slices of one thread, for the question whether one of them is open at a time."""
+
+    def __init__(self, spans: list[tuple[int, int]]) -> None:
+        ordered = sorted(spans)
+        self._starts = [start for start, _ in ordered]
+        self._latest_end = list(accumulate((end for _, end in ordered), max))
+
+    def covers(self, at: int) -> bool:
+        before = bisect_right(self._starts, at)
+        return before > 0 and self._latest_end[before - 1] > at
 
 
 def _check_bytes(
