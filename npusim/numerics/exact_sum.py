@@ -42,6 +42,21 @@ def round_sums(terms: F64) -> F32:
     return result
 
 
+def round_pair(x: F64, y: F64) -> F64:
+    """x + y rounded to odd in float64: one further conversion to fp32 or fp16 is then exact.
+
+    Args:
+        x: float64. y: float64, shape that broadcasts with x.
+
+    Returns:
+        float64; inf and NaN as IEEE 754 addition gives them.
+    """
+    total: F64 = np.asarray(x + y)
+    part = total - x
+    error = (x - (total - part)) + (y - part)
+    return _round_to_odd(total, np.where(np.isfinite(total), np.sign(error), 0.0))
+
+
 def _distill(terms: F64) -> tuple[F64, F64]:
     """Leading term and the sign (-1, 0, 1) of what it leaves out, per column of ``terms``.
 
