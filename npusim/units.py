@@ -43,7 +43,7 @@ def exact(value: Number) -> Fraction:
     Raises:
         ValueError: the value is infinite or not a number.
     """
-    return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
 
 
 def round_whole(value: Number, rounding: CycleRounding) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from npusim.architecture import Architecture
 from npusim.chips.model import RUNNABLE_ARCHITECTURES, Chip, unknown_parameter
@@ -93,21 +93,28 @@ def _section(
     try:
         return cls.model_validate(values)
     except ValidationError as error:
-        missing = []
-        for problem in error.errors():
-            path = ".".join([section, *map(str, problem["loc"])])
-            if problem["type"] == "missing":
-                missing.append(path)
-            elif problem["type"] == "extra_forbidden":
-                raise unknown_parameter(path, chip_name, schema_paths()) from None
-            else:
-                reason = problem["msg"].removeprefix("Input ")
-                raise ChipError(
-                    f"chip '{chip_name}': {path} {reason}, got {problem['input']}"
-                ) from None
-        if not may_lack:
-            raise ChipError(f"chip '{chip_name}' lacks {', '.join(missing)}") from None
-        return _construct(cls, values)
+        missing = _missing_or_refuse(chip_name, section, error)
+        # A row of a table with free keys, such as a Cube rate, is whole or absent.
+        if may_lack and not any(path.count(".") > 2 for path in missing):
+            return _construct(cls, values)
+        raise ChipError(f"chip '{chip_name}' lacks {', '.join(missing)}") from None
+
+
+def _missing_or_refuse(chip_name: str, section: str, error: ValidationError) -> list[str]:
+    """The missing parameters; raises ``ChipError`` for any other problem."""
+    missing = []
+    for problem in error.errors():
+        path = ".".join([section, *map(str, problem["loc"])])
+        if problem["type"] == "missing":
+            missing.append(path)
+        elif problem["type"] == "extra_forbidden":
+            raise unknown_parameter(path, chip_name, schema_paths()) from None
+        else:
+            reason = problem["msg"].removeprefix("Input ")
+            raise ChipError(
+                f"chip '{chip_name}': {path} {reason}, got {problem['input']}"
+            ) from None
+    return missing
 
 
 def _construct(cls: type[_Model], values: Mapping[str, Any]) -> _Model:
@@ -116,8 +123,9 @@ def _construct(cls: type[_Model], values: Mapping[str, Any]) -> _Model:
     for name, value in values.items():
         annotation = cls.model_fields[name].annotation
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            value = _construct(annotation, value)
-        built[name] = value
+            built[name] = _construct(annotation, value)
+        else:
+            built[name] = TypeAdapter(annotation).validate_python(value)
     return cls.model_construct(**built)
 
 
