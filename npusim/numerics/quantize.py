@@ -15,6 +15,7 @@ from npusim.architecture import Architecture
 from npusim.errors import NumericsError
 from npusim.numerics.cast_paths import Int8Path, default_int8_path, fp32_to_quantised
 from npusim.numerics.formats import Array, DType, type_name
+from npusim.numerics.functions import div
 from npusim.numerics.model import NumericsModel
 
 F32 = npt.NDArray[np.float32]
@@ -258,12 +259,6 @@ def _dynamic(
                 scales = largest * (np.float32(1) / np.float32(quant_max))
                 return scales, div(z, scales[..., None], model=model)
         return scales, z * factor[..., None]
-
-
-def div(a: F32, b: F32, *, model: NumericsModel) -> F32:
-    """Vector quotient (placed here until the function models exist)."""
-    with np.errstate(all="ignore"):
-        return np.divide(a, b)
 
 
 def _check_row(x: F32, what: str) -> None:

@@ -48,7 +48,8 @@ def mx_quantise(
     A block with inf or NaN gets scale code 0xFF and, through the saturating cast of NaN,
     zeros. Under FLOOR, scale code 0 takes the multiplier 0, so its block becomes signed
     zeros; with ``kernel_special_cases`` off, and under CEIL, it is 2**127 as the formula
-    says. Code 254 has the multiplier 2**-127. fp16 input is read after truncation to bf16 when the exponent is taken.
+    says. Code 254 has the multiplier 2**-127. The exponent of fp16 input is read after
+    truncation to bf16.
 
     Args:
         x: (..., n) fp32, bf16 or fp16, n a multiple of 32.
