@@ -119,6 +119,17 @@ class CrossMode(IntEnum):
     ONE_TO_ONE = 4
 
 
+class Relation(IntEnum):
+    """Relations of a vector compare, in the order of the hardware's compare modes."""
+
+    LT = 0
+    GT = 1
+    EQ = 2
+    LE = 3
+    GE = 4
+    NE = 5
+
+
 class FixpipeMode(IntEnum):
     """Conversions of the fixpipe on its way out of L0C."""
 
@@ -302,7 +313,11 @@ SPEC: dict[Opcode, OpcodeSpec] = {
     Opcode.VRSQRT: _vector("rsqrt", 1, "dst = 1 / sqrt(src0)"),
     Opcode.VREC: _vector("rec", 1, "dst = 1 / src0"),
     Opcode.VCAST: _vector(
-        "cast", 1, "convert; rounding is a numerics Rounding", ("rounding", "saturate")
+        "cast",
+        1,
+        "convert; rounding is a numerics Rounding, saturate 0 means as the model says, 1 always; "
+        "int32 to fp16 has scale 1",
+        ("rounding", "saturate"),
     ),
     Opcode.VDUP: OpcodeSpec(
         Pipe.VECTOR, True, (0, 0), (), ("scalar",), "fill dst with a scalar", "dup"
@@ -328,7 +343,7 @@ SPEC: dict[Opcode, OpcodeSpec] = {
     Opcode.VAND: _vector("and", 2, "dst = src0 & src1"),
     Opcode.VOR: _vector("or", 2, "dst = src0 | src1"),
     Opcode.VNOT: _vector("not", 1, "dst = ~src0"),
-    Opcode.VCMP: _vector("cmp", 2, "dst (uint8 0 or 1) = src0 <relation> src1", ("relation",)),
+    Opcode.VCMP: _vector("cmp", 2, "dst (uint8 0 or 1) = src0 Relation src1", ("relation",)),
     Opcode.VSEL: OpcodeSpec(
         Pipe.VECTOR,
         True,
