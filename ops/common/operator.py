@@ -59,7 +59,8 @@ class Operator:
             ParameterError for unknown names (near matches listed) and invalid values.
         defaults: parameter names with their defaults, for help and error messages.
         tensors: every tensor argument of a params object, outputs included.
-        make_inputs: (params, seed) to arrays by name, from raw bits of a numpy bit generator.
+        make_inputs: (params, seed, names) to arrays of these inputs, from raw bits of a numpy bit
+            generator. A tensor's bits depend on the seed and its name only.
         to_storage: (params, inputs) to arrays in the storage layout of the program's tensors;
             accepts ND or NZ weights (told by shape); never changes its arguments.
         tiling: (params, chip, overrides) to the operator's frozen Tiling; pure.
@@ -74,7 +75,7 @@ class Operator:
     parse: Callable[[Mapping[str, Any], Chip, Validity], Any]
     defaults: Mapping[str, Any]
     tensors: Callable[[Any], tuple[TensorSpec, ...]]
-    make_inputs: Callable[[Any, int], Arrays]
+    make_inputs: Callable[[Any, int, frozenset[str]], Arrays]
     to_storage: Callable[[Any, Arrays], Arrays]
     tiling: Callable[[Any, Chip, Mapping[str, Any]], Any]
     build: Callable[[Any, Any, Chip, Arrays], Program]

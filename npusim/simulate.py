@@ -1,0 +1,257 @@
+"""The one place that does a run: parameters, tiling, program, then values and time.
+
+`resolve` turns what a user asked for into a `Job` in which every default is filled in;
+`simulate` carries a job out. Both engines, both functional orders and the second witness are
+reached from here and nowhere else.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from npusim.chips.load import load_chip
+from npusim.chips.model import Chip
+from npusim.errors import ParameterError, TensorError, near_matches
+from npusim.functional.interpreter import Atomics, Order, run_program
+from npusim.isa.program import Program
+from npusim.isa.verify import verify
+from npusim.numerics.model import NumericsModel
+from npusim.ops.common.cases import Case, load_cases
+from npusim.ops.common.operator import Arrays, Operator, TensorRole, Validity
+from npusim.ops.registry import operator
+from npusim.timing.records import Level, Records
+from npusim.timing.run import CacheState, Engine, run_timing
+
+DEFAULT_CHIP = "A2"
+Progress = Callable[[str], None]
+
+
+class Mode(Enum):
+    """What a run computes."""
+
+    VALUES = "values"
+    TIME = "time"
+    BOTH = "both"
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What a user asks for; None means the case's own value or the default.
+
+    Attributes:
+        op: operator name.
+        case: named workload of the operator.
+        params: raw parameters, on top of the case's.
+        chip: name or alias. A case's own chip applies unless given; without a case, A2.
+        chip_set: chip parameters by dotted path.
+        mode, l2: see `Mode` and `CacheState`.
+        tiling: overrides of tiling knobs.
+        inputs: input arrays by name; the rest is made from ``seed``.
+        spread: how often the run is repeated with seeded start offsets, for an interval.
+    """
+
+    op: str
+    case: str | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    chip: str | None = None
+    chip_set: Mapping[str, float | str] = field(default_factory=dict)
+    mode: Mode | None = None
+    l2: CacheState | None = None
+    tiling: Mapping[str, Any] = field(default_factory=dict)
+    engine: Engine = Engine.AUTO
+    level: Level = Level.INSTRUCTION
+    order: Order = Order.PROGRAM
+    atomics: Atomics = field(default_factory=Atomics)
+    validity: Validity = Validity.DOCUMENTED
+    seed: int = 0
+    inputs: Mapping[str, np.ndarray] | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request with every default filled in and every name resolved."""
+
+    request: RunRequest
+    operator: Operator
+    params: Any
+    raw_params: dict[str, Any]
+    tiling: Any
+    chip: Chip
+    mode: Mode
+    l2: CacheState
+    model: NumericsModel
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        inputs: every input in the layout the user gave it, or as made from the seed; empty
+            in a timing-only run but for control tensors.
+        outputs: by name, or empty in a timing-only run.
+        differing: for each output, elements that differ from the reference, or None where
+            nothing was compared.
+        records: the timing records, or None in a values-only run.
+    """
+
+    job: Job
+    program: Program
+    inputs: Arrays
+    outputs: Arrays
+    differing: dict[str, int] | None
+    records: Records | None
+
+
+def resolve(request: RunRequest) -> Job:
+    """Fill in defaults, load the chip, check the parameters and choose the tiling.
+
+    Raises:
+        ParameterError: unknown operator, case or parameter (near matches listed), or a
+            parameter that the operator refuses.
+        ChipError: unknown chip or chip parameter, or a machine that is not modelled.
+        CapacityError: a tiling that does not fit.
+    """
+    op = operator(request.op)
+    case = find_case(op, request.case) if request.case is not None else None
+    chip_name = request.chip or (case.chip if case else None) or DEFAULT_CHIP
+    chip = load_chip(chip_name, dict(request.chip_set))
+    chip.require_runnable()
+    raw = {**(case.params if case else {}), **request.params}
+    params = op.parse(raw, chip, request.validity)
+    return Job(
+        request=request,
+        operator=op,
+        params=params,
+        raw_params=raw,
+        tiling=op.tiling(params, chip, request.tiling),
+        chip=chip,
+        mode=request.mode or (Mode(case.mode) if case else Mode.BOTH),
+        l2=request.l2 or (CacheState(case.l2) if case else CacheState.COLD),
+        model=NumericsModel.default(chip.architecture),
+    )
+
+
+def find_case(op: Operator, name: str) -> Case:
+    """A named workload of an operator.
+
+    Raises:
+        ParameterError: no such case; near matches are listed.
+    """
+    cases = load_cases(op.cases_file) if op.cases_file else {}
+    if name not in cases:
+        raise ParameterError(f"no case '{name}' of {op.name} ({near_matches(name, cases)})")
+    return cases[name]
+
+
+def build_program(job: Job, control: Arrays) -> Program:
+    """Build and verify the tile program of a job.
+
+    Args:
+        control: the control tensors (cache indices, sequence lengths ...) by name.
+    """
+    program = job.operator.build(job.params, job.tiling, job.chip, control)
+    verify(program, job.chip)
+    return program
+
+
+def simulate(job: Job, progress: Progress | None = None) -> Run:
+    """Carry out a job.
+
+    Args:
+        progress: called with a short text before each phase.
+    """
+    say = progress or (lambda text: None)
+    say("inputs")
+    inputs = make_inputs(job)
+    say("program")
+    program = build_program(job, control_tensors(job, inputs))
+    records = None
+    if job.mode in (Mode.TIME, Mode.BOTH):
+        say("time")
+        records = time_program(job, program)
+    outputs: Arrays = {}
+    differing = None
+    if job.mode in (Mode.VALUES, Mode.BOTH):
+        say("values")
+        outputs = compute_values(job, program, inputs, records)
+        say("reference")
+        expected = job.operator.reference(job.params, inputs, job.model)
+        differing = {name: differing_elements(outputs[name], expected[name]) for name in expected}
+    return Run(job, program, inputs, outputs, differing, records)
+
+
+def make_inputs(job: Job) -> Arrays:
+    """The inputs of a job: given arrays, checked, and the rest from the seed.
+
+    A timing-only run needs control tensors only: data never shapes a program.
+
+    Raises:
+        TensorError: an array of an unknown name, wrong dtype or wrong shape.
+    """
+    given = dict(job.request.inputs or {})
+    specs = {t.name: t for t in job.operator.tensors(job.params) if t.role != TensorRole.OUTPUT}
+    for name, array in given.items():
+        if name not in specs:
+            raise TensorError(
+                f"{job.operator.name} has no input '{name}' ({near_matches(name, specs)})"
+            )
+        if array.dtype != specs[name].dtype.numpy:
+            raise TensorError(
+                f"input {name}: dtype {array.dtype}, expected {specs[name].dtype.name} "
+                f"({specs[name].dtype.numpy})"
+            )
+    roles = (TensorRole.CONTROL,) if job.mode == Mode.TIME else tuple(TensorRole)
+    wanted = frozenset(n for n, t in specs.items() if t.role in roles and n not in given)
+    return {**job.operator.make_inputs(job.params, job.request.seed, wanted), **given}
+
+
+def control_tensors(job: Job, inputs: Arrays) -> Arrays:
+    """The control tensors among the inputs."""
+    return {
+        t.name: inputs[t.name]
+        for t in job.operator.tensors(job.params)
+        if t.role == TensorRole.CONTROL
+    }
+
+
+def time_program(job: Job, program: Program) -> Records:
+    """The timing run of a job's program."""
+    request = job.request
+    return run_timing(
+        program,
+        job.chip,
+        l2=job.l2,
+        engine=request.engine,
+        level=request.level,
+        seed=request.seed,
+    )
+
+
+def compute_values(job: Job, program: Program, inputs: Arrays, records: Records | None) -> Arrays:
+    """The functional run of a job's program, in the order the request names."""
+    completion = None
+    if job.request.order == Order.TIMED:
+        timed = records if records is not None else time_program(job, program)
+        completion = timed.visible
+    return run_program(
+        program,
+        job.operator.to_storage(job.params, inputs),
+        model=job.model,
+        order=job.request.order,
+        completion=completion,
+        atomics=job.request.atomics,
+    )
+
+
+def differing_elements(actual: np.ndarray, expected: np.ndarray) -> int:
+    """Elements whose bits differ; all of them where dtype or size do."""
+    if actual.dtype != expected.dtype or actual.size != expected.size:
+        return max(actual.size, expected.size)
+    bits = f"u{actual.dtype.itemsize}"
+    one = np.ascontiguousarray(actual).reshape(-1).view(bits)
+    two = np.ascontiguousarray(expected).reshape(-1).view(bits)
+    return int(np.count_nonzero(one != two))
