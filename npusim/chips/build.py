@@ -121,7 +121,7 @@ def _construct(cls: type[_Model], values: Mapping[str, Any]) -> _Model:
     """A model without its missing fields; what is present has passed validation."""
     built: dict[str, Any] = {}
     for name, value in values.items():
-        annotation = cls.model_fields[name].annotation
+        annotation: Any = cls.model_fields[name].annotation
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             built[name] = _construct(annotation, value)
         else:
