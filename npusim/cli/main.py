@@ -1,0 +1,63 @@
+"""Entry point: registers the verbs and turns errors into one line and an exit status.
+
+Exit status: 0 success, 1 a failed check, 2 a user's mistake.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+from typer.main import get_command
+
+from npusim.cli import listing, run, selftest, warmup
+from npusim.errors import NpusimError
+
+USER_MISTAKE = 2
+
+app = typer.Typer(
+    name="npusim",
+    help="Predicts how long kernels take on Ascend NPUs and computes what they compute.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for module in (run, listing, selftest, warmup):
+    module.register(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit the process with its status."""
+    sys.exit(run_command(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run one command.
+
+    Returns:
+        the exit status; a user's mistake is one line on standard error.
+    """
+    # The command framework has its own copy of the error classes, whatever library it wraps.
+    command = get_command(app)
+    try:
+        status = command.main(args=arguments, prog_name="npusim", standalone_mode=False)
+    except NpusimError as error:
+        return _mistake(str(error))
+    except KeyboardInterrupt:
+        return _mistake("interrupted; nothing half-written is left behind")
+    except (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError) as error:
+        return _mistake(f"{error.strerror}: {error.filename}")
+    except BrokenPipeError:
+        return 0
+    except Exception as error:
+        if type(error).__name__ == "Abort":
+            return _mistake("interrupted; nothing half-written is left behind")
+        if hasattr(error, "format_message"):
+            return _mistake(error.format_message().replace("\n", " "))
+        raise
+    return status if isinstance(status, int) else 0
+
+
+def _mistake(text: str) -> int:
+    print(f"npusim: {text}", file=sys.stderr)
+    return USER_MISTAKE

@@ -1,0 +1,85 @@
+"""Reading option values: enums with near matches, ``key=value`` pairs, time windows."""
+
+import tomllib
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from npusim.errors import ParameterError, near_matches
+
+E = TypeVar("E", bound=Enum)
+
+
+def choice(kind: type[E], text: str, option: str) -> E:
+    """The member of an enum whose value is ``text``.
+
+    Raises:
+        ParameterError: no such member; near matches are listed.
+    """
+    values = {str(member.value): member for member in kind}
+    if text not in values:
+        raise ParameterError(f"{option} '{text}' is unknown ({near_matches(text, values)})")
+    return values[text]
+
+
+def key_values(pairs: Sequence[str], option: str) -> dict[str, Any]:
+    """``["B=8", "cache_mode=PA_NZ"]`` as a dictionary; values are TOML values or plain words.
+
+    Raises:
+        ParameterError: a pair without "=", or a key given twice.
+    """
+    result: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise ParameterError(f"{option} '{pair}': expected name=value")
+        if key in result:
+            raise ParameterError(f"{option} {key} is given twice")
+        result[key] = value_of(text)
+    return result
+
+
+def value_of(text: str) -> Any:
+    """A TOML value (number, boolean, list, quoted string) or, if it is none, the text itself."""
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def read_toml(path: Path, option: str) -> dict[str, Any]:
+    """A TOML file as a dictionary.
+
+    Raises:
+        ParameterError: the file cannot be read or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ParameterError(f"{option} {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ParameterError(f"{option} {path}: not TOML ({error})") from None
+
+
+def core_numbers(text: str, cores: int) -> frozenset[int]:
+    """``0,1,24`` as core numbers below ``cores``."""
+    try:
+        chosen = frozenset(int(part) for part in text.split(","))
+    except ValueError:
+        raise ParameterError(f"--cores '{text}': expected numbers like 0,1,24") from None
+    if not chosen or min(chosen) < 0 or max(chosen) >= cores:
+        raise ParameterError(f"--cores '{text}': core numbers are 0 to {cores - 1}")
+    return chosen
+
+
+def window_us(text: str) -> tuple[float, float]:
+    """``0:50us`` as (0.0, 50.0) microseconds."""
+    first, colon, last = text.removesuffix("us").partition(":")
+    try:
+        window = float(first.removesuffix("us")), float(last)
+    except ValueError:
+        window = (1.0, 0.0)
+    if not colon or window[0] < 0 or window[1] <= window[0]:
+        raise ParameterError(f"--window '{text}': expected FIRST:LAST in us, like 0:50us")
+    return window

@@ -1,0 +1,103 @@
+"""``npusim run``: one run of one operator."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from npusim.cli.listing import Json
+
+Text = str | None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("run")(run)
+
+
+def run(
+    op: Annotated[str, typer.Argument(help="Operator; see 'npusim ops'.")],
+    case: Annotated[Text, typer.Option(help="Named workload; see 'npusim cases OP'.")] = None,
+    param: Annotated[list[str] | None, typer.Option("-p", "--param", help="NAME=VALUE.")] = None,
+    chip: Annotated[Text, typer.Option(help="Chip or alias: A2, A3, 950 ...")] = None,
+    mode: Annotated[Text, typer.Option(help="values, time or both.")] = None,
+    l2: Annotated[Text, typer.Option(help="L2 at the start: cold or warm.")] = None,
+    tiling: Annotated[Path | None, typer.Option(help="TOML file of tiling knobs.")] = None,
+    engine: Annotated[str, typer.Option(help="auto, simpy or compiled.")] = "auto",
+    inputs: Annotated[Path | None, typer.Option(help="Folder of input tensors.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of random inputs and start offsets.")] = 0,
+    order: Annotated[str, typer.Option(help="Functional order: program or timed.")] = "program",
+    validity: Annotated[str, typer.Option(help="documented, wide or lenient.")] = "documented",
+    set: Annotated[list[str] | None, typer.Option("--set", help="Chip: PATH=VALUE.")] = None,
+    level: Annotated[str, typer.Option(help="summary, stage or instruction.")] = "instruction",
+    cores: Annotated[Text, typer.Option(help="Cores in the trace, like 0,1,24.")] = None,
+    window: Annotated[Text, typer.Option(help="Time in the trace, like 0:50us.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write; out/RUN if left out.")] = None,
+    json: Json = False,
+) -> None:
+    """Predict the time of an operator, compute its values, and write a run folder."""
+    from npusim.cli.output import print_json, progress_bar
+    from npusim.reports.folder import default_folder, write_run
+    from npusim.reports.summary import print_summary
+    from npusim.simulate import resolve, simulate
+    from npusim.summary import summarise
+    from npusim.tensor_files import read_tensors
+
+    given = dict(locals())
+    job = resolve(_request(given))
+    if inputs is not None:
+        specs = {t.name: t.dtype for t in job.operator.tensors(job.params)}
+        job = job.with_inputs(read_tensors(inputs, specs))
+    folder = out if out is not None else default_folder(job)
+    with progress_bar(quiet=json) as say:
+        finished = simulate(job, say)
+        say("report")
+        summary = summarise(finished)
+        summary = write_run(finished, summary, folder, trace_filter(job, cores, window))
+    if json:
+        print_json(summary)
+    else:
+        print_summary(summary, folder)
+    if finished.differing and any(finished.differing.values()):
+        raise typer.Exit(1)
+
+
+def trace_filter(job: Any, cores: Text, window: Text) -> Any:
+    """The part of the run that the trace shows."""
+    from npusim.cli.options import core_numbers, window_us
+    from npusim.traces.chrome import TraceFilter
+    from npusim.units import CycleRounding
+
+    total = job.chip.cores.aic + job.chip.cores.aiv
+    span = None
+    if window is not None:
+        first, last = window_us(window)
+        clock = job.chip.clock
+        span = clock.cycles(first, CycleRounding.FLOOR), clock.cycles(last, CycleRounding.CEIL)
+    return TraceFilter(None if cores is None else core_numbers(cores, total), span)
+
+
+def _request(given: dict[str, Any]) -> Any:
+    from npusim.cli.options import choice, key_values, read_toml
+    from npusim.functional.interpreter import Order
+    from npusim.ops.common.operator import Validity
+    from npusim.simulate import Mode, RunRequest
+    from npusim.timing.records import Level
+    from npusim.timing.run import CacheState, Engine
+
+    mode, l2, tiling = given["mode"], given["l2"], given["tiling"]
+    return RunRequest(
+        op=given["op"],
+        case=given["case"],
+        params=key_values(given["param"] or [], "-p"),
+        chip=given["chip"],
+        chip_set=key_values(given["set"] or [], "--set"),
+        mode=None if mode is None else choice(Mode, mode, "--mode"),
+        l2=None if l2 is None else choice(CacheState, l2, "--l2"),
+        tiling={} if tiling is None else read_toml(tiling, "--tiling"),
+        engine=choice(Engine, given["engine"], "--engine"),
+        level=choice(Level, given["level"], "--level"),
+        order=choice(Order, given["order"], "--order"),
+        validity=choice(Validity, given["validity"], "--validity"),
+        seed=given["seed"],
+    )

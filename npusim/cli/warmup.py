@@ -1,0 +1,15 @@
+"""``npusim warmup``: compile everything once."""
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("warmup")(warmup)
+
+
+def warmup() -> None:
+    """Compile the fast engine into its cache, so that later runs start at once."""
+    from npusim.timing.warmup import warmup as compile_all
+
+    print(compile_all())
