@@ -72,9 +72,7 @@ _INSTEAD: dict[Pair, str] = {
 }
 
 
-def check_pair(
-    src: DType, dst: DType, rounding: Rounding, architecture: Architecture
-) -> None:
+def check_pair(src: DType, dst: DType, rounding: Rounding, architecture: Architecture) -> None:
     """Refuse a conversion or a rounding mode that ``architecture`` does not have.
 
     Raises:

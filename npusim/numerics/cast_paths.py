@@ -66,9 +66,7 @@ def default_int8_path(model: NumericsModel) -> Int8Path:
     return Int8Path.VIA_INT32 if model.architecture == 2201 else Int8Path.VIA_FP16_ODD
 
 
-def fp32_to_quantised(
-    x: Array, dst: DType, path: Int8Path, *, model: NumericsModel
-) -> Array:
+def fp32_to_quantised(x: Array, dst: DType, path: Int8Path, *, model: NumericsModel) -> Array:
     """fp32 ``x`` to a quantised type as the kernels do it: int8 by ``path``, e4m3fn by RINT,
     HiFloat8 by ROUND, all saturating.
 

@@ -214,9 +214,7 @@ def _clipped(rule: Routine, dst: DType) -> Routine:
     return to_fp8
 
 
-_E1M2: Array = np.array(
-    [sign * m / 4 for sign in (1.0, -1.0) for m in range(8)], dtype=np.float32
-)
+_E1M2: Array = np.array([sign * m / 4 for sign in (1.0, -1.0) for m in range(8)], dtype=np.float32)
 _POWERS: Array = np.array(
     [0x0040] + [code << 7 for code in range(1, 255)] + [0x7FC0], dtype=np.uint16
 ).view(DType.BF16.numpy)

@@ -48,9 +48,7 @@ def saturates(dst: DType, saturate: bool | None, model: NumericsModel) -> bool:
     return model.overflow_mode is OverflowMode.SATURATE
 
 
-def encode(
-    x: F64, dst: DType, rounding: Rounding, saturate: bool, model: NumericsModel
-) -> Array:
+def encode(x: F64, dst: DType, rounding: Rounding, saturate: bool, model: NumericsModel) -> Array:
     """``x`` (any shape, exact) rounded once into ``dst``, in its numpy storage."""
     if is_integer(dst):
         return encode_integer(x, dst, rounding, saturate, model)

@@ -15,7 +15,7 @@ from npusim.numerics.casts import cast
 from npusim.numerics.encode import encode, encode_float, saturates
 from npusim.numerics.formats import Array, DType, integer_limits, type_name
 from npusim.numerics.model import NumericsModel
-from npusim.numerics.quant_parameter import QuantParameter, truncate_scale, unpack
+from npusim.numerics.quant_parameter import QuantParameter, unpack
 from npusim.numerics.rounding import F64, Rounding, as_float64
 from npusim.numerics.settings import (
     CastDequantIntermediate,
@@ -97,7 +97,9 @@ def fixpipe(
             return acc.copy()
         return cast(acc, mode.output, Rounding.RINT, saturate, model=model)
     fields = unpack(np.asarray(parameter), model=model)
-    product = _product(_shifted(acc, fields, mode), fields.scale, relu, model)
+    if mode.accumulator is DType.INT32:
+        acc = shift_accumulator(acc, fields)
+    product = _product(acc, fields.scale, relu, model)
     if mode.output is None:
         return _to_8_bits(product, fields, model)
     if mode is FixpipeMode.DEQF16 and model.fixpipe_deqf16_offset:
@@ -119,6 +121,24 @@ def fixpipe_output(mode: FixpipeMode, acc: DType, parameter: Array | None = None
         return acc
     signed = np.asarray(parameter, dtype=np.uint64) >> np.uint64(46) & np.uint64(1) != 0
     return DType.INT8 if bool(np.all(signed)) else DType.UINT8
+
+
+def shift_accumulator(acc: Array, fields: QuantParameter) -> Array:
+    """int32 accumulators after the arithmetic shift and its int16 saturation, where enabled.
+
+    Args:
+        acc: (..., N) int32.
+        fields: parameters, scalar or (N,).
+
+    Returns:
+        (..., N) int32.
+    """
+    enabled = fields.shift >= 0
+    if not enabled.any():
+        return acc
+    low, high = integer_limits(DType.INT16)
+    short = np.clip(acc >> np.maximum(fields.shift, 0), low, high)
+    return np.where(enabled, short, acc).astype(np.int32)
 
 
 def cast_dequant(x: Array, packed: int, *, model: NumericsModel) -> Array:
@@ -159,15 +179,6 @@ def _check(acc: Array, mode: FixpipeMode, parameter: Array | None, model: Numeri
         )
 
 
-def _shifted(acc: Array, fields: QuantParameter, mode: FixpipeMode) -> Array:
-    """int32 accumulators after the optional arithmetic shift and its int16 saturation."""
-    if mode.accumulator is not DType.INT32 or not fields.shift.any():
-        return acc
-    low, high = integer_limits(DType.INT16)
-    short = np.clip(acc.astype(np.int64) >> fields.shift, low, high)
-    return np.where(fields.shift > 0, short, acc)
-
-
 def _product(acc: Array, scale: Array, relu: bool, model: NumericsModel) -> F64:
     """Accumulator times scale in float64: exact, or through fp32 as the model says."""
     factor = np.where(acc < 0, np.float32(0), scale) if relu else scale
@@ -200,12 +211,3 @@ def _add_offset(whole: F64, fields: QuantParameter, nan_value: int = 0) -> Array
     dst = DType.INT8 if signed[0] else DType.UINT8
     whole = np.where(np.isnan(whole), nan_value, whole) + fields.offset
     return np.clip(whole, *integer_limits(dst)).astype(dst.numpy)
-
-
-__all__ = [
-    "FixpipeMode",
-    "cast_dequant",
-    "fixpipe",
-    "fixpipe_output",
-    "truncate_scale",
-]

@@ -235,9 +235,7 @@ class NumericsModel:
         _DOC,
         "as printed, although it rounds exact values up",
     )
-    nan_bits: NanBits = _parameter(
-        NanBits.CANONICAL, "bits of a NaN result", _IN, "no statement"
-    )
+    nan_bits: NanBits = _parameter(NanBits.CANONICAL, "bits of a NaN result", _IN, "no statement")
     masked_lane: MaskedLane = _parameter(
         MaskedLane.PLUS_ZERO,
         "what an inactive lane adds to a reduction",
@@ -266,13 +264,9 @@ class NumericsModel:
         on_3510=True,
         alternatives=("True", "False"),
     )
-    exp: FunctionModel = _parameter(
-        FunctionModel.CORRECTLY_ROUNDED, "result of exp", _IN, _ULP
-    )
+    exp: FunctionModel = _parameter(FunctionModel.CORRECTLY_ROUNDED, "result of exp", _IN, _ULP)
     ln: FunctionModel = _parameter(FunctionModel.CORRECTLY_ROUNDED, "result of ln", _IN, _ULP)
-    sqrt: FunctionModel = _parameter(
-        FunctionModel.CORRECTLY_ROUNDED, "result of sqrt", _IN, _ULP
-    )
+    sqrt: FunctionModel = _parameter(FunctionModel.CORRECTLY_ROUNDED, "result of sqrt", _IN, _ULP)
     div: FunctionModel = _parameter(FunctionModel.CORRECTLY_ROUNDED, "result of div", _IN, _ULP)
     rsqrt: FunctionModel = _parameter(
         FunctionModel.CORRECTLY_ROUNDED,
@@ -331,9 +325,7 @@ class NumericsModel:
 
 def parameters() -> tuple[Parameter, ...]:
     """Every named parameter in order of definition."""
-    return tuple(
-        Parameter(name=f.name, **f.metadata) for f in fields(NumericsModel) if f.metadata
-    )
+    return tuple(Parameter(name=f.name, **f.metadata) for f in fields(NumericsModel) if f.metadata)
 
 
 def shown(value: Any) -> str:

@@ -27,7 +27,7 @@ class QuantParameter(NamedTuple):
         scale: fp32, already truncated to ten fraction bits.
         offset: int64.
         signed: bool: 8-bit output is int8, else uint8.
-        shift: int64 right shift of an int32 accumulator; 0 where none is enabled.
+        shift: int64 right shift of an int32 accumulator; -1 where none is enabled.
     """
 
     scale: npt.NDArray[np.float32]
@@ -104,5 +104,5 @@ def unpack(packed: Array, *, model: NumericsModel) -> QuantParameter:
         scale=scale_words.view(np.float32).reshape(words.shape),
         offset=field,
         signed=np.asarray(words >> np.uint64(46) & np.uint64(1) != 0),
-        shift=np.where(enabled, shift + model.fixpipe_shift_bias, 0),
+        shift=np.where(enabled, shift + model.fixpipe_shift_bias, -1),
     )

@@ -166,9 +166,7 @@ def per_token(
     return Quantised(fp32_to_quantised(scaled, dst, path, model=model), scales)
 
 
-def per_token_head(
-    x: F32, *, dst: DType = DType.INT8, model: NumericsModel
-) -> Quantised:
+def per_token_head(x: F32, *, dst: DType = DType.INT8, model: NumericsModel) -> Quantised:
     """MlaProlog's query quantisation: one scale per token and head.
 
     Architecture 2201 uses its per-token order with two ROUND casts; 3510 its own order.
