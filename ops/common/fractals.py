@@ -179,14 +179,14 @@ def l1_to_l0a_transposed(dtype: DType, m: int, k: int, l1_rows: int) -> Move:
         src = pattern(dtype, ((m1, l1_rows * c0), (k1, c0 * c0), (FRACTAL, 1), (c0, c0)))
         return (Part(patterns.linear(dtype, m1 * k1 * fractal), src),)
     if c0 > FRACTAL:
-        rows = ((k1, c0 * c0), (FRACTAL, 1), (c0, c0))
+        levels: tuple[patterns.Level, ...] = ((k1, c0 * c0), (FRACTAL, 1), (c0, c0))
     else:
-        rows = ((k1, c0 * c0), (FRACTAL // c0, l1_rows * c0), (c0, 1), (c0, c0))
+        levels = ((k1, c0 * c0), (FRACTAL // c0, l1_rows * c0), (c0, 1), (c0, c0))
     dst = patterns.linear(dtype, k1 * fractal)
     return tuple(
         Part(
             dst,
-            pattern(dtype, rows),
+            pattern(dtype, levels),
             i * k1 * fractal * dtype.size_bytes,
             _column_offset(dtype, i * FRACTAL, l1_rows),
         )

@@ -1,0 +1,207 @@
+"""Program order: every core carries out its stream as far as flags let it.
+
+Rows of a pipe run in order. A wait that is not satisfied holds its pipe: later rows of that
+pipe queue behind it while the other pipes of the core go on, as the hardware does (with queues
+that never fill). Cores take turns when they wait for each other.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from npusim.errors import DeadlockError
+from npusim.functional.memory import CoreMemory
+from npusim.functional.steps import Kind, Prepared, Step
+from npusim.isa.instructions import CrossMode
+from npusim.isa.program import Program
+from npusim.isa.spaces import Pipe
+from npusim.isa.verify_flags import cross_senders
+
+Event = tuple[int, ...]
+Queued = tuple[Step, Sequence[int], int, int]
+"""A step with the bases, instance and row it belongs to."""
+
+
+class CrossFlags:
+    """Sets sent and increments taken of the counters between cores."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._used = [c for c in range(program.cores) if len(program.instances_of(c))]
+        self._sent: dict[tuple[int, int], int] = {}
+        self._taken: dict[tuple[int, int], int] = {}
+        self._senders: dict[tuple[int, int], list[int]] = {}
+        self._receivers: dict[tuple[int, int], list[int]] = {}
+
+    def send(self, core: int, mode: int, flag: int) -> list[int]:
+        """Record a set; returns the cores it may have released."""
+        self._sent[core, flag] = self._sent.get((core, flag), 0) + 1
+        key = (core, mode)
+        if key not in self._receivers:
+            self._receivers[key] = [r for r in self._used if core in self.senders(r, mode)]
+        return self._receivers[key]
+
+    def take(self, core: int, mode: int, flag: int) -> bool:
+        """Lower the counter of ``core`` if it is above 0."""
+        senders = self.senders(core, mode)
+        arrived = min((self._sent.get((s, flag), 0) for s in senders), default=0)
+        taken = self._taken.get((core, flag), 0)
+        if taken >= arrived:
+            return False
+        self._taken[core, flag] = taken + 1
+        return True
+
+    def senders(self, core: int, mode: int) -> list[int]:
+        """Cores whose sets form an increment of a counter of ``core``."""
+        key = (core, mode)
+        if key not in self._senders:
+            self._senders[key] = cross_senders(self._program, core, mode)
+        return self._senders[key]
+
+    def missing(self, core: int, mode: int, flag: int) -> list[int]:
+        """Senders that have not sent the set that ``core`` waits for."""
+        taken = self._taken.get((core, flag), 0)
+        senders = self.senders(core, mode)
+        return [s for s in senders if self._sent.get((s, flag), 0) <= taken]
+
+
+class CoreStream:
+    """One core on its way through its stream.
+
+    Attributes:
+        blocked: pipes that cannot go on, with the rows queued in them.
+        released: cores that sets of this core may have released since it was last cleared.
+    """
+
+    def __init__(
+        self, instances: range, core: int, memory: CoreMemory, prepared: Prepared, cross: CrossFlags
+    ) -> None:
+        self.core = core
+        self.blocked: dict[int, deque[Queued]] = {}
+        self.released: list[int] = []
+        self.done = False
+        self._memory = memory
+        self._prepared = prepared
+        self._cross = cross
+        self._events: dict[Event, int] = {}
+        self._ready: list[int] = []  # blocked pipes to try again
+        self._instance = instances.start
+        self._end = instances.stop
+        self._row = 0
+
+    def advance(self) -> None:
+        """Carry on until the stream ends or every way on is blocked."""
+        self._ready += self.blocked
+        self._try_ready()
+        while self._instance < self._end:
+            if not self._issue(self._instance):
+                return
+            self._instance += 1
+            self._row = 0
+        self.done = not self.blocked
+
+    def _issue(self, instance: int) -> bool:
+        """Issue the rest of an instance; False where issue stalls."""
+        memory, blocked = self._memory, self.blocked
+        steps, bases = self._prepared.steps(instance), self._prepared.bases(instance)
+        memory.atomics.instance = instance
+        for row in range(self._row, len(steps)):
+            step = steps[row]
+            kind, pipe, payload = step
+            if blocked:
+                if kind is Kind.DRAIN:
+                    self._row = row
+                    return False
+                if pipe in blocked:
+                    blocked[pipe].append((step, bases, instance, row))
+                    continue
+            if kind is Kind.WORK:
+                payload(memory, bases)
+            elif kind is not Kind.NOTHING:
+                if not self._synchronise(kind, payload):
+                    blocked[pipe] = deque([(step, bases, instance, row)])
+                elif self._ready:
+                    self._try_ready()
+                    memory.atomics.instance = instance
+        return True
+
+    def _synchronise(self, kind: Kind, payload: Event) -> bool:
+        """Carry out a flag; False if it has to wait."""
+        if kind is Kind.SET:
+            self._events[payload] = self._events.get(payload, 0) + 1
+            if payload[1] in self.blocked:
+                self._ready.append(payload[1])
+        elif kind is Kind.WAIT:
+            count = self._events.get(payload, 0)
+            if not count:
+                return False
+            self._events[payload] = count - 1
+        elif kind is Kind.CROSS_SET:
+            self.released += self._cross.send(self.core, payload[0], payload[1])
+        elif kind is Kind.CROSS_WAIT:
+            return self._cross.take(self.core, payload[0], payload[1])
+        return True
+
+    def _try_ready(self) -> None:
+        """Carry out what is queued in pipes that may go on, as far as they go."""
+        memory = self._memory
+        while self._ready:
+            pipe = self._ready.pop()
+            queue = self.blocked.get(pipe)
+            while queue:
+                (kind, _, payload), bases, instance, _ = queue[0]
+                if kind is Kind.WORK:
+                    memory.atomics.instance = instance
+                    payload(memory, bases)
+                elif kind is not Kind.NOTHING and not self._synchronise(kind, payload):
+                    break
+                queue.popleft()
+            if not queue:
+                self.blocked.pop(pipe, None)
+
+
+def run_in_program_order(
+    program: Program, memories: dict[int, CoreMemory], prepared: Prepared
+) -> None:
+    """Execute every stream.
+
+    Raises:
+        DeadlockError: cores are left that wait for flags nobody will set.
+    """
+    cross = CrossFlags(program)
+    streams = {
+        core: CoreStream(program.instances_of(core), core, memory, prepared, cross)
+        for core, memory in memories.items()
+    }
+    turn = deque(streams)
+    while turn:
+        stream = streams[turn.popleft()]
+        stream.advance()
+        for other in stream.released:
+            if other not in turn and not streams[other].done:
+                turn.append(other)
+        stream.released.clear()
+    stuck = [s for s in streams.values() if not s.done]
+    if stuck:
+        raise DeadlockError(_deadlock(program, stuck, cross))
+
+
+def _deadlock(program: Program, stuck: list[CoreStream], cross: CrossFlags) -> str:
+    lines = []
+    for stream in stuck:
+        for pipe, queue in sorted(stream.blocked.items()):
+            step, _, instance, row = queue[0]
+            block = program.blocks[program.block[instance]]
+            source = program.sources[int(block.rows[row]["source"])]
+            what = _awaited(program, stream.core, step, cross)
+            name = program.core_name(stream.core)
+            lines.append(f"{name} {Pipe(pipe).name} waits for {what} at {source}")
+    return f"program {program.name} cannot go on: " + "; ".join(lines)
+
+
+def _awaited(program: Program, core: int, step: Step, cross: CrossFlags) -> str:
+    if step.kind is Kind.WAIT:
+        src, _, event = step.payload
+        return f"event {event} from {Pipe(src).name}"
+    mode, flag = step.payload
+    missing = ", ".join(program.core_name(c) for c in cross.missing(core, mode, flag)) or "no core"
+    return f"cross-core flag {flag} (mode {CrossMode(mode).name}) from {missing}"
