@@ -8,14 +8,16 @@ and from then on only adds an instance with its base addresses.
 import sys
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from npusim.chips.model import Chip
 from npusim.errors import ProgramError
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.buffers import Allocator
 from npusim.isa.instructions import Opcode
+from npusim.isa.machine import limits_of
 from npusim.isa.patterns import Pattern
 from npusim.isa.program import Block, Program, Tensor, TensorKind
 from npusim.isa.spaces import SPACES_OF_KIND, CoreKind, Pipe, Space
@@ -61,6 +63,17 @@ class ProgramBuilder:
         self._stages: dict[str, int] = {}
         self._streams: list[Stream] = [Stream() for _ in range(aic + aiv)]
         self._surplus: dict[tuple[int, int], int] = {}
+
+    @classmethod
+    def for_chip(cls, name: str, chip: Chip) -> Self:
+        """A builder for a chip's architecture, cores and memory sizes."""
+        return cls(
+            name,
+            architecture=int(chip.architecture),
+            aic=chip.cores.aic,
+            aiv=chip.cores.aiv,
+            sizes=limits_of(chip).sizes,
+        )
 
     # Cores
 
