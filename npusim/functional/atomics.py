@@ -35,7 +35,7 @@ class AtomicRule(Enum):
 
 
 @dataclass(frozen=True)
-class AtomicOrder:
+class Atomics:
     """An order of atomic adds.
 
     Attributes:
@@ -48,7 +48,7 @@ class AtomicOrder:
     seed: int = 0
 
     @staticmethod
-    def parse(text: str) -> "AtomicOrder":
+    def parse(text: str) -> "Atomics":
         """``key``, ``timed`` or ``shuffle:SEED``.
 
         Raises:
@@ -56,9 +56,9 @@ class AtomicOrder:
         """
         rule, _, seed = text.lower().partition(":")
         if rule in ("key", "timed") and not seed:
-            return AtomicOrder(AtomicRule(rule))
+            return Atomics(AtomicRule(rule))
         if rule == "shuffle" and seed.isdigit():
-            return AtomicOrder(AtomicRule.SHUFFLE, int(seed))
+            return Atomics(AtomicRule.SHUFFLE, int(seed))
         raise ParameterError(
             f"order of atomic adds '{text}': it can be key, timed or shuffle:SEED (a whole number)"
         )
@@ -75,7 +75,7 @@ class _Add:
     end: int
 
 
-class Atomics:
+class PendingAdds:
     """The adds of one run that are not applied yet.
 
     Attributes:
@@ -86,7 +86,7 @@ class Atomics:
     def __init__(
         self,
         program: Program,
-        order: AtomicOrder,
+        order: Atomics,
         model: NumericsModel,
         completion: Array | None,
         gm: Array,

@@ -55,7 +55,7 @@ def fixpipe(row: Row) -> Run:
         target = to(core, bases)
         result = result.reshape(target.shape)
         if atomic:
-            core.atomics.add(target, result, 0, number)
+            core.adds.add(target, result, 0, number)
         else:
             target[...] = result
 

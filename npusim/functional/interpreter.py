@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npusim.errors import ProgramError
-from npusim.functional.atomics import AtomicOrder, Atomics
+from npusim.functional.atomics import Atomics, PendingAdds
 from npusim.functional.memory import CoreMemory, load_gm, on_chip_extents, outputs_of
 from npusim.functional.steps import Kind, Prepared
 from npusim.functional.streams import run_in_program_order
@@ -35,7 +35,7 @@ def run_program(
     model: NumericsModel,
     order: Order = Order.PROGRAM,
     completion: Array | None = None,
-    atomics: AtomicOrder | None = None,
+    atomics: Atomics | None = None,
 ) -> dict[str, Array]:
     """Execute a program on its inputs.
 
@@ -59,10 +59,10 @@ def run_program(
     """
     completion = _checked(program, order, completion)
     gm = load_gm(program, inputs)
-    pool = Atomics(program, atomics or AtomicOrder(), model, completion, gm)
+    adds = PendingAdds(program, atomics or Atomics(), model, completion, gm)
     extents = on_chip_extents(program)
     memories = {
-        core: CoreMemory(gm, extents[program.kind_of(core)], pool)
+        core: CoreMemory(gm, extents[program.kind_of(core)], adds)
         for core in range(program.cores)
         if len(program.instances_of(core))
     }
@@ -73,7 +73,7 @@ def run_program(
             run_in_program_order(program, memories, prepared)
         else:
             _run_in_timed_order(program, memories, prepared, completion)
-        pool.finish()
+        adds.finish()
     return outputs_of(program, gm)
 
 
@@ -105,5 +105,5 @@ def _run_in_timed_order(
         kind, _, payload = prepared.steps(instance)[row]
         if kind is Kind.WORK:
             memory = memories[prepared.core[instance]]
-            memory.atomics.instance = instance
+            memory.adds.instance = instance
             payload(memory, prepared.bases(instance))

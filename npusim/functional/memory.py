@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from npusim.errors import TensorError
-from npusim.functional.atomics import Atomics
+from npusim.functional.atomics import PendingAdds
 from npusim.isa.instructions import NONE
 from npusim.isa.program import Program, Tensor, TensorKind
 from npusim.isa.spaces import CoreKind, Space
@@ -26,16 +26,16 @@ class CoreMemory:
 
     Attributes:
         gm_data: the GM arena, shared by all cores.
-        atomics: adds to GM that are not applied yet, shared by all cores.
+        adds: atomic adds to GM that are not applied yet, shared by all cores.
         spaces: uint8 arrays of the on-chip memories.
         views: views of on-chip operands already made, by operand.
     """
 
-    __slots__ = ("atomics", "gm_data", "spaces", "views")
+    __slots__ = ("adds", "gm_data", "spaces", "views")
 
-    def __init__(self, gm: Array, extents: Mapping[Space, int], atomics: Atomics) -> None:
+    def __init__(self, gm: Array, extents: Mapping[Space, int], adds: PendingAdds) -> None:
         self.gm_data = gm.data
-        self.atomics = atomics
+        self.adds = adds
         self.spaces = {
             space: np.full(size, POISON, dtype=np.uint8) for space, size in extents.items()
         }

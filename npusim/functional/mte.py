@@ -54,6 +54,6 @@ def _add(row: Row) -> Run:
     number = row.number
 
     def run(core: CoreMemory, bases: Bases) -> None:
-        core.atomics.add(to(core, bases), origin(core, bases).copy(), key, number)
+        core.adds.add(to(core, bases), origin(core, bases).copy(), key, number)
 
     return run

@@ -111,9 +111,9 @@ def _settling(row: Row, run: Run) -> Run:
         return run
 
     def settled(core: CoreMemory, bases: Bases) -> None:
-        if core.atomics.pending:
+        if core.adds.pending:
             for slot, low, high in spans:
-                core.atomics.settle(bases[slot] + low, bases[slot] + high)
+                core.adds.settle(bases[slot] + low, bases[slot] + high)
         run(core, bases)
 
     return settled

@@ -103,7 +103,7 @@ class CoreStream:
         """Issue the rest of an instance; False where issue stalls."""
         memory, blocked = self._memory, self.blocked
         steps, bases = self._prepared.steps(instance), self._prepared.bases(instance)
-        memory.atomics.instance = instance
+        memory.adds.instance = instance
         for row in range(self._row, len(steps)):
             step = steps[row]
             kind, pipe, payload = step
@@ -121,7 +121,7 @@ class CoreStream:
                     blocked[pipe] = deque([(step, bases, instance, row)])
                 elif self._ready:
                     self._try_ready()
-                    memory.atomics.instance = instance
+                    memory.adds.instance = instance
         return True
 
     def _synchronise(self, kind: Kind, payload: Event) -> bool:
@@ -150,7 +150,7 @@ class CoreStream:
             while queue:
                 (kind, _, payload), bases, instance, _ = queue[0]
                 if kind is Kind.WORK:
-                    memory.atomics.instance = instance
+                    memory.adds.instance = instance
                     payload(memory, bases)
                 elif kind is not Kind.NOTHING and not self._synchronise(kind, payload):
                     break
