@@ -1,0 +1,36 @@
+"""Every operator by name. Packages are imported when they are asked for, not before."""
+
+from importlib import import_module
+
+from npusim.errors import ParameterError, near_matches
+from npusim.ops.common.operator import Operator
+
+_PACKAGES = {
+    "copy": "npusim.ops.blocks.copy",
+    "copy_l1": "npusim.ops.blocks.copy_l1",
+    "elementwise": "npusim.ops.blocks.elementwise",
+    "matmul": "npusim.ops.blocks.matmul",
+    "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
+}
+
+
+def operator(name: str) -> Operator:
+    """The operator called ``name``.
+
+    Raises:
+        ParameterError: there is none; near matches are listed.
+    """
+    if name not in _PACKAGES:
+        raise ParameterError(f"no operator '{name}'; {near_matches(name, _PACKAGES)}")
+    found: Operator = import_module(_PACKAGES[name]).OPERATOR
+    return found
+
+
+def operator_names() -> tuple[str, ...]:
+    """The names of all operators."""
+    return tuple(_PACKAGES)
+
+
+def operators() -> list[tuple[str, str]]:
+    """Name and summary of every operator."""
+    return [(name, operator(name).summary) for name in _PACKAGES]
