@@ -31,6 +31,21 @@ class CacheMode(Enum):
     PA_BLK_BSND = "PA_BLK_BSND"
     PA_BLK_NZ = "PA_BLK_NZ"
 
+    @property
+    def is_paged(self) -> bool:
+        """The cache is made of blocks found through an index tensor."""
+        return self not in (CacheMode.BSND, CacheMode.TND)
+
+    @property
+    def indexes_blocks(self) -> bool:
+        """One index per block of a sequence, not one per token."""
+        return self in (CacheMode.PA_BLK_BSND, CacheMode.PA_BLK_NZ)
+
+    @property
+    def is_nz(self) -> bool:
+        """Rows of a block are cut into 32-byte pieces."""
+        return self in (CacheMode.PA_NZ, CacheMode.PA_BLK_NZ)
+
 
 class PreprocessCacheMode(Enum):
     """``cacheMode`` of MlaPreprocess."""
@@ -174,7 +189,7 @@ def prolog_cache(
         block_num: first dimension. block_size: second dimension.
         block_stride: elements between blocks of a non-contiguous cache.
     """
-    c0 = dtype.c0 if mode in (CacheMode.PA_NZ, CacheMode.PA_BLK_NZ) else None
+    c0 = dtype.c0 if mode.is_nz else None
     return CacheLayout(block_num, block_size, width, c0, block_stride)
 
 

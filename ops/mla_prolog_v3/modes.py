@@ -2,6 +2,8 @@
 
 from enum import Enum, IntEnum
 
+from npusim.numerics.caches import CacheMode as CacheMode
+
 
 class WeightQuantMode(IntEnum):
     """Which weights are quantised, and how (``weightQuantMode``)."""
@@ -44,32 +46,6 @@ class QuantScaleRepoMode(IntEnum):
 
     SEPARATE = 0
     COMBINED = 1
-
-
-class CacheMode(Enum):
-    """Layout of the key caches (``cacheMode``)."""
-
-    PA_BSND = "PA_BSND"
-    PA_NZ = "PA_NZ"
-    PA_BLK_BSND = "PA_BLK_BSND"
-    PA_BLK_NZ = "PA_BLK_NZ"
-    BSND = "BSND"
-    TND = "TND"
-
-    @property
-    def is_paged(self) -> bool:
-        """The cache is made of blocks found through ``cache_index``."""
-        return self not in (CacheMode.BSND, CacheMode.TND)
-
-    @property
-    def indexes_blocks(self) -> bool:
-        """One index per block of a sequence, not one per token."""
-        return self in (CacheMode.PA_BLK_BSND, CacheMode.PA_BLK_NZ)
-
-    @property
-    def is_nz(self) -> bool:
-        """Rows of a block are stored in 32-byte fractal columns."""
-        return self in (CacheMode.PA_NZ, CacheMode.PA_BLK_NZ)
 
 
 class TokenLayout(Enum):

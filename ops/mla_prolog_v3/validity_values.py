@@ -3,13 +3,14 @@
 A simulator has the values on the host, and refuses what would corrupt memory there.
 """
 
+from collections.abc import Mapping
 from typing import cast
 
 import numpy as np
 
 from npusim.chips.model import Chip
 from npusim.numerics.formats import Array, type_name
-from npusim.ops.common.operator import Arrays, TensorRole, Validity
+from npusim.ops.common.operator import TensorRole, Validity
 from npusim.ops.mla_prolog_v3.api_call import ApiCall
 from npusim.ops.mla_prolog_v3.params import MlaPrologParams, Shape
 from npusim.ops.mla_prolog_v3.status import INVALID, RUNTIME, refusal
@@ -67,7 +68,7 @@ def check_memory(p: MlaPrologParams, chip: Chip) -> None:
         )
 
 
-def check_controls(p: MlaPrologParams, controls: Arrays) -> None:
+def check_controls(p: MlaPrologParams, controls: Mapping[str, Array]) -> None:
     """Refuse control values that would make the device write outside the caches.
 
     Negative entries of ``cache_index`` are valid: their tokens are not stored. Entries that
