@@ -1,0 +1,129 @@
+"""Fields of the memory system's flat int64 arrays.
+
+Both engines index the same arrays; flat arrays of integers are what numba compiles best and
+what plain Python can hold as lists. A record of kind X has ``X_FIELDS`` consecutive entries.
+Fixed-point bytes and rates have `units.RATE_FRACTION_BITS` fractional bits, uses have
+`costs.table.USE_FRACTION_BITS`; a capacity is a rate times a use.
+"""
+
+from npusim.units import RATE_FRACTION_BITS
+
+BYTE_SHIFT = RATE_FRACTION_BITS
+SHARE_SHIFT = 16
+"""Fractional bits of a share between 0 and 1."""
+
+PIPES = 7
+NEVER = 1 << 62
+MASK_BITS = 62
+"""Cores in one word of a set of cores; a set has two words."""
+
+# Limits: the chip's part, constant during a run.
+L_L2_READ = 0  # capacity of L2 for reads
+L_L2_WRITE = 1  # capacity of L2 for writes
+L_HBM = 2  # capacity of HBM without write-back
+L_HBM_MIXED = 3  # capacity of HBM while lines are written back
+L_HBM_FLOWS = 4  # the part of it that flows may take then
+L_WRITE_BACK_USE = 5  # use of HBM by a written-back byte
+L_LINES = 6  # lines that L2 holds
+L_LINE_SHIFT = 7  # log2 of the bytes of a line
+L_HALF_WINDOW = 8  # cycles of half a same-line window
+L_VICTIM_SHARE = 9  # share of victims passed over once
+L_DIRTY_SHARE = 10  # share of foreign lines that are dirty
+LIMITS = 11
+
+# State: scalars that change.
+S_CLOCK = 0  # cycle up to which services are counted
+S_NEXT = 1  # next cycle with something to retire
+S_CHANGED = 2  # 1 if rates must be shared anew
+S_ACTIVE = 3  # classes with flows
+S_QUEUE = 4  # fixed-point bytes that wait to be written back
+S_QUEUE_RATE = 5  # fixed-point bytes per cycle of write-back
+S_SERIAL = 6  # serial of the youngest age
+S_RESIDENT = 7  # lines of the program in L2
+S_FOREIGN = 8  # foreign lines left in L2
+S_FOREIGN_DIRT = 9  # remainder of dirty foreign lines, in 1/65536
+S_OLDEST = 10  # serial of the age that is evicted from
+S_VICTIM_ROW = 11  # where eviction stands in the walk of that age: its run ...
+S_VICTIM_LINE = 12  # ... and the next line of that run, -1 for the first
+S_PASSED = 13  # serial that takes the lines passed over, 0 for none yet
+S_FILLING_LO = 14  # cores with a fill under way
+S_FILLING_HI = 15
+S_WRITTEN_BACK = 16  # dirty lines evicted so far
+STATES = 17
+
+# Scratch: what a look-up finds out about the lines it hits.
+X_LINES = 0  # lines hit
+X_LEVELS = 1  # sum of their sharing levels
+X_AGAIN = 2  # lines among them that this core reads again
+X_BEST = 3  # longest run of lines of one age
+X_BEST_SERIAL = 4  # that age
+X_WAIT_LO = 5  # cores whose fill must end first
+X_WAIT_HI = 6
+X_MISS_BYTES = 7
+X_FOUND = 8  # fields above belong to one look-up
+# While rates are shared: what is left of each resource, and what the rising classes weigh.
+X_ROOM = 8
+X_WEIGHT = 11
+X_FIELDS = 14
+
+RESOURCES = 3
+"""L2 reads, L2 writes, HBM: the order of `C_USES`, `X_ROOM` and the first limits."""
+
+# One class of flows.
+C_CAP = 0
+C_USES = 1  # of L2 reads, L2 writes and HBM, in `RESOURCES` fields
+C_COUNT = 4
+C_RATE = 5
+C_SERVICE = 6  # fixed-point bytes each flow of the class got since it became active
+C_FIRST = 7  # slot that finishes first, -1
+C_LAST = 8  # slot that finishes last, -1
+C_FIELDS = 9
+
+# One transfer in flight; its slot is core * PIPES + pipe.
+T_ACCESS = 0
+T_CLASS = 1
+T_FINISH = 2  # service of the class at which its part is through
+T_NEXT = 3  # neighbours in the class, by T_FINISH
+T_BEFORE = 4
+T_MISS_LEFT = 5  # bytes of the miss part that has not begun
+T_HIT_BYTES = 6
+T_MISS_BYTES = 7
+T_WAIT_LO = 8  # cores whose fill must end first
+T_WAIT_HI = 9
+T_HELD = 10  # 1 if its bytes are through and it only waits for fills
+T_READY = 11  # cycle before which its result is not visible
+T_LATENCY = 12
+T_FILLS = 13  # 1 if it is a fill that others may wait for
+T_FIELDS = 14
+
+# One core.
+K_READING = 0  # serial of its read in flight, NEVER for none
+K_WAITERS = 1  # transfers that wait for its fill
+K_FIELDS = 2
+
+# One age: the lines that one access touched last. Serials start at 1; 0 is "not resident".
+A_ADDRESS = 0
+A_ACCESS = 1
+A_EPOCH = 2  # half window of its last read
+A_NOW_LO = 3  # cores that read in that half window
+A_NOW_HI = 4
+A_PAST_LO = 5  # cores that read in the one before
+A_PAST_HI = 6
+A_FILL_LO = 7  # cores whose fills brought the lines, when they were read
+A_FILL_HI = 8
+A_PASSED = 9  # 1 if its lines were passed over once
+A_FIELDS = 10
+
+# One access class (costs.table.ACCESS flattened).
+D_KIND = 0
+D_BYPASS = 1
+D_SIZE = 2
+D_HIT_CLASS = 3
+D_MISS_CLASS = 4
+D_HIT_LATENCY = 5
+D_MISS_LATENCY = 6
+D_RUN = 7
+D_RUNS = 8
+D_COUNTS = 9
+D_STRIDES = 13
+D_FIELDS = 17
