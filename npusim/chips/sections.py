@@ -93,6 +93,8 @@ class Issue(Section):
     """A scalar load that hits the data cache."""
     scalar_load_miss_cycles: Cycles
     """A scalar load from GM that misses it."""
+    scalar_load_line_bytes: Count
+    """Line of the data cache: what a miss fetches."""
 
 
 class GmPath(Section):

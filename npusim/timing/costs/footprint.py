@@ -1,0 +1,88 @@
+"""Which lines a GM access touches, and how well its bursts suit L2 and HBM."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from npusim.isa.patterns import Pattern
+from npusim.timing.costs.table import MAX_GM_LEVELS
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The bytes of a pattern as sorted bursts, relative to the start of an L2 line.
+
+    Attributes:
+        run_bytes: bytes of one burst (a contiguous run, merged over all levels that allow it).
+        counts, strides: the levels around a burst, outermost first, strides in bytes; padded in
+            front to `MAX_GM_LEVELS`.
+        bursts: number of bursts.
+        requests: lines asked for, once for each burst.
+        lines: different lines.
+        first_bytes: bytes that are the first of the access in their line.
+        unaligned: share of bursts that do not start on their natural boundary.
+        port_bytes: bytes through the port; broadcasts count each time.
+        matrix_rows: rows of the ND matrix, as an ND2NZ copy walks it.
+    """
+
+    run_bytes: int
+    counts: tuple[int, ...]
+    strides: tuple[int, ...]
+    bursts: int
+    requests: int
+    lines: int
+    first_bytes: int
+    unaligned: float
+    port_bytes: int
+    matrix_rows: int
+
+
+@lru_cache(maxsize=65536)
+def footprint(pattern: Pattern, phase: int, line_bytes: int, alignment_bytes: int) -> Footprint:
+    """The footprint of a pattern that starts ``phase`` bytes into a line.
+
+    Args:
+        alignment_bytes: largest boundary that matters; a shorter burst needs the largest power
+            of two in its own length.
+    """
+    run, levels = _bursts(pattern)
+    starts = np.array([phase], dtype=np.int64)
+    for count, stride in levels:
+        starts = (starts[:, None] + np.arange(count) * stride).reshape(-1)
+    natural = min(alignment_bytes, 1 << (run.bit_length() - 1))
+    starts.sort()
+    first = starts // line_bytes
+    last = (starts + run - 1) // line_bytes
+    # The first line that no burst before has touched.
+    fresh = np.concatenate([[-1], np.maximum.accumulate(last)[:-1]]) + 1
+    new_lines = np.maximum(0, last - np.maximum(first, fresh) + 1)
+    new_bytes = np.maximum(0, starts + run - np.maximum(starts, fresh * line_bytes))
+    padding = (1,) * (MAX_GM_LEVELS - len(levels))
+    return Footprint(
+        run_bytes=run,
+        counts=(*padding, *(count for count, _ in levels)),
+        strides=(*(0 for _ in padding), *(stride for _, stride in levels)),
+        bursts=len(starts),
+        requests=int((last - first + 1).sum()),
+        lines=int(new_lines.sum()),
+        first_bytes=int(new_bytes.sum()),
+        unaligned=float(np.count_nonzero(starts % natural) / len(starts)),
+        port_bytes=pattern.size_bytes,
+        matrix_rows=pattern.levels[-2][0] if len(pattern.levels) > 1 else 1,
+    )
+
+
+def _bursts(pattern: Pattern) -> tuple[int, list[tuple[int, int]]]:
+    """Burst length in bytes and the levels around it, outermost first, as few as possible."""
+    run = pattern.dtype.size_bytes
+    outer: list[tuple[int, int]] = []
+    strides = zip(pattern.shape, pattern.strides_bytes, strict=True)
+    for count, stride in sorted((pair for pair in strides if pair[1]), key=lambda pair: pair[1]):
+        if not outer and stride == run:
+            run *= count
+        elif outer and stride == outer[-1][0] * outer[-1][1]:
+            outer[-1] = (outer[-1][0] * count, outer[-1][1])
+        else:
+            outer.append((count, stride))
+    return run, outer[::-1]
