@@ -98,7 +98,7 @@ def encode(x: npt.NDArray[np.float32], *, saturate: bool) -> U8:
     nan = np.isnan(x)
     if nan.any():
         codes[nan] = 0 if saturate else NAN_CODE
-    return codes
+    return codes.reshape(np.shape(x))
 
 
 def encode_hybrid(x: npt.NDArray[np.float32], *, saturate: bool, compare: HybridCompare) -> U8:
@@ -154,7 +154,7 @@ def _hybrid(
     codes = np.where((codes != 0) & np.signbit(x), codes | 0x80, codes).astype(np.uint8)
     near = np.abs(exponent) <= 3
     codes = np.where(near, _HALF_AWAY[words >> np.uint32(_PREFIX_SHIFT)], codes)
-    return _finish(codes, np.isnan(x), saturate)
+    return _finish(codes, np.isnan(words.view(np.float32)), saturate).reshape(np.shape(x))
 
 
 def _finish(codes: Any, nan: npt.NDArray[np.bool_], saturate: bool) -> U8:
