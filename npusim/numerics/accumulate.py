@@ -145,7 +145,7 @@ def _check(
             f"mmad: a {a.shape} and b {b.shape} do not fit; they must be (M, K) and (K, N)"
         )
     if c is not None and bias is not None:
-        raise NumericsError("mmad: c and bias are both given; the accumulator starts at one of them")
+        raise NumericsError("mmad: c and bias are both given; the accumulator starts at one")
     m, n = a.shape[0], b.shape[1]
     for name, start, shape in (("c", c, (m, n)), ("bias", bias, (n,))):
         if start is not None and (start.shape != shape or start.dtype != accumulator.numpy):

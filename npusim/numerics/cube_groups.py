@@ -6,19 +6,26 @@ element by element that it was exact, and redo by error-free transformations wha
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, log2
 
 import numpy as np
 import numpy.typing as npt
 
-from npusim.numerics.cube_operands import Operand, special_sums
-from npusim.numerics.exact_sum import F32, F64, round_sums
+from npusim.numerics.cube_operands import FAR, I16, Operand, special_sums
+from npusim.numerics.exact_sum import F32, F64, round_pair, round_sums
 
 _DIGITS = 53
-_BLOCK_ELEMENTS = 1 << 15
-"""Elements of C worked on at a time, so that a step's arrays stay in a core's L2 cache."""
+_BLOCK_ROWS, _BLOCK_ELEMENTS = 128, 1 << 15
+"""Rows and elements of C worked on at a time: a step's arrays stay in a core's L2 cache."""
+_RANGES = 8
+"""Ranges of steps in the first proof of exactness; more are tighter and dearer."""
+_CHUNK = 1 << 22
+"""Products of single elements held at a time."""
 
+Block = tuple[slice, slice]
 Indices = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -57,82 +64,84 @@ def accumulate_groups(a: Operand, b: Operand, start: F32 | None, rules: StepRule
     Returns:
         (M, N) fp32. Zeros and NaNs may carry any sign: the caller makes them canonical.
     """
-    m, n = a.values.shape[0], b.values.shape[1]
-    out: F32 = np.empty((m, n), dtype=np.float32)
-    special = special_sums(a, b)
-    proven = _proven(a, b, start)
-    rows = max(1, min(m, 128))
-    columns = max(16, _BLOCK_ELEMENTS // rows)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for i in range(0, m, rows):
-            for j in range(0, n, columns):
-                block = (slice(i, i + rows), slice(j, j + columns))
-                part = _Block(a, b, start, special, rules, block)
-                out[block] = part.plain() if proven else part.verified()
-    return out
+        return _Product(a, b, start, rules).result()
 
 
-def _proven(a: Operand, b: Operand, start: F32 | None) -> bool:
-    """Whether bounds over the whole call show every float64 operation to be exact."""
-    if not (a.values.size and b.values.size):
-        return True
-    top = int((a.top.max(axis=0) + b.top.max(axis=1)).max()) + ceil(log2(a.steps * a.group))
-    low = int((a.low.min(axis=0) + b.low.min(axis=1)).min())
-    if start is not None and start.size:
-        words = start.view(np.uint32) & np.uint32(0x7FFFFFFF)
-        largest = int(words.max())
-        smallest = int((words - np.uint32(1)).min()) + 1  # the wrap makes zeros the largest
-        if largest >= 0x7F800000:
-            return False
-        if largest:
-            top = max(top, (largest >> 23) - 126)
-            low = min(low, max(smallest >> 23, 1) - 150)
-    # One bit for the sum of both parts, one for roundings that grow the accumulator.
-    return top + 2 - low <= _DIGITS
+class _Product:
+    """One accumulation; its methods work on a block of C or on single elements of it."""
 
-
-class _Block:
-    """A rectangle of C, small enough for the cache."""
-
-    def __init__(
-        self,
-        a: Operand,
-        b: Operand,
-        start: F32 | None,
-        special: dict[int, F64],
-        rules: StepRules,
-        block: tuple[slice, slice],
-    ) -> None:
-        rows, columns = block
-        self.a, self.b = a.values[rows], b.values[:, columns]
-        self.a_top, self.a_low = a.top[rows], a.low[rows]
-        self.b_top, self.b_low = b.top[:, columns], b.low[:, columns]
+    def __init__(self, a: Operand, b: Operand, start: F32 | None, rules: StepRules) -> None:
+        self.a, self.b, self.start, self.rules = a, b, start, rules
         self.group, self.steps = a.group, a.steps
-        self.start = None if start is None else start[block]
-        self.special = {step: part[block] for step, part in special.items()}
-        self.rules = rules
-        self.shape = (self.a.shape[0], self.b.shape[1])
+        self.special = special_sums(a, b)
+        self.shape = (a.values.shape[0], b.values.shape[1])
         self.growth = ceil(log2(self.group))
 
-    def _initial(self) -> F32:
+    def result(self) -> F32:
+        """All of C: plain where provably exact, by exact sums elsewhere."""
+        out: F32 = np.empty(self.shape, dtype=np.float32)
+        proven = self._proven()
+        rows = max(1, min(self.shape[0], _BLOCK_ROWS))
+        columns = max(16, _BLOCK_ELEMENTS // rows)
+        unproven: list[tuple[Indices, Indices]] = []
+        for i in range(0, self.shape[0], rows):
+            for j in range(0, self.shape[1], columns):
+                block = (slice(i, i + rows), slice(j, j + columns))
+                if proven:
+                    out[block] = self._plain(block)
+                else:
+                    out[block], left = self._verified(block)
+                    if left[0].size:
+                        unproven.append(left)
+        if unproven:
+            at = tuple(np.concatenate(part) for part in zip(*unproven, strict=True))
+            count = max(1, _CHUNK // (self.steps * self.group))
+            for k in range(0, at[0].size, count):
+                some = at[0][k : k + count], at[1][k : k + count]
+                out[some] = self._by_element(*some)
+        return out
+
+    def _proven(self) -> bool:
+        """Whether bounds over the whole call show every float64 operation to be exact."""
+        start = self.start
+        if not (self.a.values.size and self.b.values.size):
+            return True
+        (a_top, a_low), (b_top, b_low) = self.a.step_bounds, self.b.step_bounds
+        top = int((a_top + b_top).max()) + ceil(log2(self.steps * self.group))
+        low = int((a_low + b_low).min())
+        if start is not None and start.size:
+            words = start.view(np.uint32) & np.uint32(0x7FFFFFFF)
+            largest = int(words.max())
+            smallest = int((words - np.uint32(1)).min()) + 1  # wrapped, zeros are the largest
+            if largest >= 0x7F800000:
+                return False
+            if largest:
+                top = max(top, (largest >> 23) - 126)
+                low = min(low, max(smallest >> 23, 1) - 150)
+        # One bit for the sum of both parts, one for roundings that grow the accumulator.
+        return top + 2 - low <= _DIGITS
+
+    def _initial(self, block: Block) -> F32:
         if self.start is None:
-            return np.zeros(self.shape, dtype=np.float32)
-        return self.start.copy()
+            rows, columns = (len(range(n)[s]) for n, s in zip(self.shape, block, strict=True))
+            return np.zeros((rows, columns), np.float32)
+        return self.start[block].copy()
 
-    def _step_sum(self, step: int, out: F64) -> None:
+    def _step_sum(self, step: int, block: Block, out: F64) -> None:
         k = slice(step * self.group, (step + 1) * self.group)
-        np.matmul(self.a[:, k], self.b[k], out=out)
+        np.matmul(self.a.values[block[0], k], self.b.values[k, block[1]], out=out)
         if step in self.special:
-            out += self.special[step]
+            out += self.special[step][block]
 
-    def plain(self, peak: F32 | None = None) -> F32:
+    def _plain(self, block: Block, peak: F32 | None = None) -> F32:
         """The result if float64 is exact; ``peak`` collects the largest accumulators."""
-        c = self._initial()
-        total: F64 = np.empty(self.shape)
+        c = self._initial(block)
+        total: F64 = np.empty(c.shape)
         size: F32 = np.empty_like(c)
         fresh = self.start is None
         for step in range(self.steps):
-            self._step_sum(step, total)
+            self._step_sum(step, block, total)
             if not fresh:
                 np.add(total, c, out=total)
             fresh = False
@@ -144,50 +153,88 @@ class _Block:
                 self.rules.apply(c)
         return c
 
-    def verified(self) -> F32:
-        """The result for any operands: plain where provably exact, exact sums elsewhere."""
-        peak = np.abs(self._initial())
-        c = self.plain(peak)
+    def _verified(self, block: Block) -> tuple[F32, tuple[Indices, Indices]]:
+        """A block for any operands, and the elements of C that it leaves unproven."""
+        peak = np.abs(self._initial(block))
+        c = self._plain(block, peak)
         # NaN and inf peaks count as unproven: comparisons with them fail.
-        rows, columns = np.nonzero(~self._exact(peak))
+        rows, columns = np.nonzero(~self._exact(block, peak))
         crowded = 4 * rows.size > c.size
         if rows.size and not crowded:
-            rows, columns = self._refine(peak, rows, columns)
+            limits = peak[rows, columns]
+            rows, columns = rows + block[0].start, columns + block[1].start
+            left = ~self._exact_by_step(rows, columns, limits)
+            rows, columns = rows[left], columns[left]
             crowded = 16 * rows.size > c.size
         if crowded:
-            return self._bounded()
-        if rows.size:
-            c[rows, columns] = self._by_element(rows, columns)
-        return c
+            return self._bounded(block), (rows[:0], columns[:0])
+        return c, (rows, columns)
 
-    def _exact(self, peak: F32) -> npt.NDArray[np.bool_]:
-        """Elements whose float64 work is exact by bounds over all steps of row and column."""
-        a_low, b_low = self.a_low.min(axis=1), self.b_low.min(axis=0)
-        a_span, b_span = self.a_top.max(axis=1) - a_low, self.b_top.max(axis=0) - b_low
-        step_exact = a_span[:, None] + b_span <= _DIGITS - self.growth
-        unit = np.ldexp(1.0, a_low.astype(int))[:, None] * np.ldexp(1.0, b_low.astype(int))
+    def _exact(self, block: Block, peak: F32) -> Flags:
+        """Elements whose float64 work is exact by bounds over a few ranges of steps."""
+        a_low, a_span, b_low, b_span = self._ranges
+        a_low, a_span = a_low[:, block[0], None], a_span[:, block[0], None]
+        b_low, b_span = b_low[:, block[1]], b_span[:, block[1]]
+        low: I16 = a_low[0] + b_low[0]
+        part = np.empty_like(low)
+        for k in range(1, len(a_low)):
+            np.add(a_low[k], b_low[k], out=part)
+            np.minimum(low, part, out=low)
         if self.start is not None:
-            unit = np.minimum(unit, _lowest_bit(self.start))
-        # |c|, |sum| and |c + sum| stay below twice the peak plus one rounding of it.
-        exact: npt.NDArray[np.bool_] = step_exact & (peak <= unit * 2.0 ** (_DIGITS - 2))
+            np.minimum(low, _lowest_bit(self.start[block]), out=low)
+        exact = _holds(peak, low)
+        widest = _DIGITS - self.growth
+        wide = a_span.max(axis=(1, 2)) + b_span.max(axis=1) > widest
+        for span_a, span_b in zip(a_span[wide], b_span[wide], strict=True):
+            exact &= span_a + span_b <= widest
         return exact
 
-    def _refine(self, peak: F32, rows: Indices, columns: Indices) -> tuple[Indices, Indices]:
-        """The elements among these that bounds of each step do not prove either."""
-        low = self.a_low[rows] + self.b_low[:, columns].T
-        top = self.a_top[rows] + self.b_top[:, columns].T
-        exact = (top - low).max(axis=1) <= _DIGITS - self.growth
-        unit = np.ldexp(1.0, low.min(axis=1).astype(int))
+    @cached_property
+    def _ranges(self) -> tuple[I16, I16, I16, I16]:
+        """low and span of A (ranges, M), then of B (ranges, N), over ranges of steps."""
+        (a_top, a_low), (b_top, b_low) = self.a.bounds, self.b.bounds
+        length = -(-self.steps // _RANGES)
+        missing = -self.steps % length
+        result = []
+        for top, low in ((a_top.T, a_low.T), (b_top, b_low)):
+            if missing:
+                rest = np.full((missing, low.shape[1]), FAR, np.int16)
+                top, low = np.concatenate([top, -rest]), np.concatenate([low, rest])
+            least = low.reshape(-1, length, low.shape[1]).min(axis=1)
+            result += [least, top.reshape(-1, length, low.shape[1]).max(axis=1) - least]
+        return result[0], result[1], result[2], result[3]
+
+    def _exact_by_step(self, rows: Indices, columns: Indices, peak: F32) -> Flags:
+        """Which of these elements the bounds of their own steps prove exact."""
+        lows, exact_steps = self._steps_of(rows, columns)
+        low = lows.min(axis=1)
         if self.start is not None:
-            unit = np.minimum(unit, _lowest_bit(self.start[rows, columns]))
-        exact &= peak[rows, columns] <= unit * 2.0 ** (_DIGITS - 2)
-        return rows[~exact], columns[~exact]
+            low = np.minimum(low, _lowest_bit(self.start[rows, columns]))
+        return np.asarray(exact_steps.all(axis=1) & _holds(peak, low))
+
+    def _steps_of(self, rows: Indices, columns: Indices) -> tuple[I16, Flags]:
+        """Place of the lowest bit of each step sum, and whether float64 holds it: (n, steps)."""
+        (a_top, a_low), (b_top, b_low) = self.a.bounds, self.b.bounds
+        low, top = a_low[rows] + b_low[:, columns].T, a_top[rows] + b_top[:, columns].T
+        return low, top - low <= _DIGITS - self.growth
 
     def _by_element(self, rows: Indices, columns: Indices) -> F32:
         """Exact accumulation of single elements, (n,) fp32."""
-        c: F32 = self._initial()[rows, columns]
+        products = self.a.values[rows] * self.b.values[:, columns].T
+        sums = products.reshape(rows.size, self.steps, self.group).sum(axis=2)
+        for step, part in self.special.items():
+            sums[:, step] += part[rows, columns]
+        inexact = ~self._steps_of(rows, columns)[1]
+        c: F32 = np.zeros(rows.size, np.float32)
+        if self.start is not None:
+            c = self.start[rows, columns]
         for step in range(self.steps):
-            c = round_sums(self._terms(step, rows, columns, c))
+            rounded = round_pair(sums[:, step], c.astype(np.float64)).astype(np.float32)
+            hard = np.flatnonzero(inexact[:, step])
+            if hard.size:
+                at = rows[hard], columns[hard]
+                rounded[hard] = round_sums(self._terms(step, *at, c[hard]))
+            c = rounded
             self.rules.apply(c)
         return c
 
@@ -195,23 +242,25 @@ class _Block:
         """Everything that one step adds up, (group + 1 or 2, n)."""
         k = slice(step * self.group, (step + 1) * self.group)
         terms: F64 = np.empty((self.group + 1 + (step in self.special), rows.size))
-        np.multiply(self.a[rows, k].T, self.b[k, columns], out=terms[: self.group])
+        left, right = self.a.values[rows, k].T, self.b.values[k, columns]
+        np.multiply(left, right, out=terms[: self.group])
         terms[self.group] = c
         if step in self.special:
             terms[self.group + 1] = self.special[step][rows, columns]
         return terms
 
-    def _bounded(self) -> F32:
+    def _bounded(self, block: Block) -> F32:
         """As ``plain`` with an error bound; steps it leaves undecided are summed exactly."""
-        c = self._initial()
-        total: F64 = np.empty(self.shape)
+        c = self._initial(block)
+        total: F64 = np.empty(c.shape)
         for step in range(self.steps):
-            self._step_sum(step, total)
+            self._step_sum(step, block, total)
             total += c
             # The product errs by less than group units of the sum of magnitudes, and that
             # is below group * 2**(tops); the last add errs by half a unit of its result.
-            scale = self.a_top[:, step].astype(int) + (2 * self.growth - _DIGITS)
-            reach = np.ldexp(1.0, scale)[:, None] * np.ldexp(1.0, self.b_top[step].astype(int))
+            scale = self.a.bounds[0][block[0], step].astype(int) + (2 * self.growth - _DIGITS)
+            other = self.b.bounds[0][step, block[1]].astype(int)
+            reach = np.ldexp(1.0, scale)[:, None] * np.ldexp(1.0, other)
             reach += np.abs(total) * 2.0**-51
             rounded = (total - reach).astype(np.float32)
             unsure = rounded != (total + reach).astype(np.float32)
@@ -219,20 +268,29 @@ class _Block:
             rounded[~finite] = total[~finite].astype(np.float32)
             rows, columns = np.nonzero(unsure & finite)
             if rows.size:
-                rounded[rows, columns] = round_sums(
-                    self._terms(step, rows, columns, c[rows, columns])
-                )
+                at = rows + block[0].start, columns + block[1].start
+                rounded[rows, columns] = round_sums(self._terms(step, *at, c[rows, columns]))
             c = rounded
             self.rules.apply(c)
         return c
 
 
-def _lowest_bit(c: F32) -> F64:
-    """Value of the lowest significand bit that is set, inf for zeros and non-finite values."""
+def _holds(peak: F32, low: I16) -> Flags:
+    """Whether accumulators up to ``peak`` that are multiples of 2**low stay exact in float64.
+
+    The accumulator, a step's sum and the sum of both stay below twice the peak plus one
+    rounding of it. An overflow counts as 2**128 to 2**129: what is beyond overflows for sure.
+    """
+    top = (peak.view(np.uint32) >> np.uint32(23)).astype(np.int16) - np.int16(126)
+    return np.asarray(top <= low + np.int16(_DIGITS - 2))
+
+
+def _lowest_bit(c: F32) -> I16:
+    """Exponent of the lowest significand bit that is set, FAR for zeros, inf and NaN."""
     words = np.ascontiguousarray(c).view(np.uint32)
     field = (words >> np.uint32(23)) & np.uint32(0xFF)
     significand = (words & np.uint32(0x7FFFFF)) | ((field > 0).astype(np.uint32) << np.uint32(23))
-    lowest = (significand & (~significand + np.uint32(1))).astype(np.float64)
-    bit = np.ldexp(lowest, np.maximum(field.astype(int), 1) - 150)
-    usable = (significand > 0) & (field < 0xFF)
-    return np.where(usable, bit, np.inf)
+    lowest = (significand & (~significand + np.uint32(1))).astype(np.float32)
+    place = np.maximum(field, 1).astype(np.int16) - np.int16(150)
+    place += (lowest.view(np.uint32) >> np.uint32(23)).astype(np.int16) - np.int16(127)
+    return np.where((significand > 0) & (field < 0xFF), place, np.int16(FAR))

@@ -5,8 +5,9 @@ row (column) the operand also knows an upper bound of the magnitudes and the pla
 lowest significand bit; with both, exactness of a float64 sum is a comparison of integers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,16 +40,20 @@ class Operand:
     Attributes:
         values: A as (M, K), B as (K, N), float64, K padded with zeros to whole steps; inf and
             NaN elements are 0 here.
-        top: every magnitude of a step is below 2**top. A (M, steps), B (steps, N).
-        low: every element of a step is a multiple of 2**low. Shaped like ``top``.
+        codes: magnitude codes of ``values``: exponent field above ``shift`` fraction bits.
+        shift: width of the codes' fraction field.
+        bias: exponent bias of the codes.
+        fraction_bits: fraction bits that can be set, at most ``shift``.
         raw: the values with their inf and NaN elements, or None when there are none.
         k_axis: 1 for A, 0 for B.
         group: K elements of a step.
     """
 
     values: F64
-    top: I16
-    low: I16
+    codes: Array
+    shift: int
+    bias: int
+    fraction_bits: int
     raw: F64 | None
     k_axis: int
     group: int
@@ -56,20 +61,58 @@ class Operand:
     @property
     def steps(self) -> int:
         """Number of K-steps."""
-        return int(self.top.shape[self.k_axis])
+        return int(self.values.shape[self.k_axis]) // self.group
+
+    @cached_property
+    def step_bounds(self) -> tuple[I16, I16]:
+        """(top, low), (steps,) each, over all rows or columns.
+
+        Every magnitude of a step is below 2**top, every element a multiple of 2**low.
+        """
+        largest, smallest = self.codes, self._below
+        if self.k_axis == 1:  # along memory, so that numpy's fast loops run
+            largest, smallest = largest.max(axis=0), smallest.min(axis=0)
+        shape = (self.steps, -1)
+        return self._bounds(largest.reshape(shape).max(axis=1), smallest.reshape(shape).min(axis=1))
+
+    @cached_property
+    def bounds(self) -> tuple[I16, I16]:
+        """(top, low) of each row's or column's steps: A (M, steps), B (steps, N)."""
+        if self.k_axis == 0:
+            shape = (self.steps, self.group, self.codes.shape[1])
+            largest = self.codes.reshape(shape).max(axis=1)
+            return self._bounds(largest, self._below.reshape(shape).min(axis=1))
+        shape = (self.steps, self.group, self.codes.shape[0])
+        largest = np.ascontiguousarray(self.codes.T).reshape(shape).max(axis=1)
+        smallest = np.ascontiguousarray(self._below.T).reshape(shape).min(axis=1)
+        top, low = self._bounds(largest, smallest)
+        return np.ascontiguousarray(top.T), np.ascontiguousarray(low.T)
+
+    @cached_property
+    def _below(self) -> Array:
+        """Codes minus one: zero wraps to the largest code, so a minimum skips zeros."""
+        return np.asarray(self.codes - self.codes.dtype.type(1))
+
+    def _bounds(self, largest: Array, smallest: Array) -> tuple[I16, I16]:
+        zero = largest == 0
+        smallest = smallest + smallest.dtype.type(1)
+        one, shift = np.int16(1), self.shift
+        top = np.maximum((largest >> shift).astype(np.int16), one) + np.int16(1 - self.bias)
+        low = np.maximum((smallest >> shift).astype(np.int16), one)
+        low -= np.int16(self.bias + self.fraction_bits)
+        top[zero], low[zero] = -FAR, FAR
+        return top, low
 
     def step(self, index: int) -> "Operand":
         """The operand of K-step ``index`` alone."""
         k = slice(index * self.group, (index + 1) * self.group)
-        t = slice(index, index + 1)
-        raw = self.raw
-        if self.k_axis == 1:
-            raw = None if raw is None else raw[:, k]
-            return Operand(
-                self.values[:, k], self.top[:, t], self.low[:, t], raw, 1, self.group
-            )
-        raw = None if raw is None else raw[k]
-        return Operand(self.values[k], self.top[t], self.low[t], raw, 0, self.group)
+        part = (slice(None), k) if self.k_axis == 1 else (k,)
+        return replace(
+            self,
+            values=self.values[part],
+            codes=np.ascontiguousarray(self.codes[part]),
+            raw=None if self.raw is None else self.raw[part],
+        )
 
 
 def hf32_round(
@@ -137,8 +180,9 @@ def decode_operand(
         bad = magnitude > fmt.word(fmt.max_code)
         values = np.where(bad, 0.0, values)
         magnitude[bad] = 0
-    top, low = _reach(magnitude, fmt.fraction_bits, fmt.bias, fraction_bits, k_axis, group)
-    return Operand(values, top, low, raw, k_axis, group)
+    return Operand(
+        values, magnitude, fmt.fraction_bits, fmt.bias, fraction_bits, raw, k_axis, group
+    )
 
 
 def _values(x: Array, dtype: DType) -> F64:
@@ -156,29 +200,6 @@ def _pad_k(x: Array, k_axis: int, group: int) -> Array:
     shape = list(x.shape)
     shape[k_axis] = missing
     return np.concatenate([x, np.zeros(shape, dtype=x.dtype)], axis=k_axis)
-
-
-def _reach(
-    magnitude: Array, shift: int, bias: int, fraction_bits: int, k_axis: int, group: int
-) -> tuple[I16, I16]:
-    """(top, low) of every step from magnitude codes; the codes are overwritten."""
-    rows, columns = magnitude.shape
-    if k_axis == 1:
-        shape: tuple[int, ...] = (rows, columns // group, group)
-        axis = 2
-    else:
-        shape = (rows // group, group, columns)
-        axis = 1
-    parts = magnitude.reshape(shape)
-    largest = parts.max(axis=axis)
-    # Minus one wraps zero to the largest code, so the minimum skips zeros.
-    np.subtract(parts, 1, out=parts)
-    smallest = parts.min(axis=axis) + magnitude.dtype.type(1)
-    zero = largest == 0
-    top = np.maximum((largest >> shift).astype(np.int16), 1) + np.int16(1 - bias)
-    low = np.maximum((smallest >> shift).astype(np.int16), 1) - np.int16(bias + fraction_bits)
-    top[zero], low[zero] = -FAR, FAR
-    return top, low
 
 
 def special_sums(a: Operand, b: Operand) -> dict[int, F64]:
