@@ -2,7 +2,9 @@
 
 Arithmetic comes from ``npusim.numerics``; here operands meet it. Element-wise operands pair in
 iteration order. A reduction's source is taken as ``dst elements`` groups of equal length, in
-iteration order.
+iteration order. A two-source instruction whose destination has an outer level of stride 0 is
+carried out repeat by repeat: with the destination as a source too it accumulates, as the
+hardware's repeats do.
 """
 
 from collections.abc import Callable, Mapping
@@ -91,6 +93,13 @@ def binary(row: Row) -> Run:
 
         return run_scalar
     to, x, y = paired(row.operands, row.slots)
+    if row.dst.pattern.levels and row.dst.pattern.levels[0][1] == 0:
+
+        def run_repeats(core: CoreMemory, bases: Bases) -> None:
+            for target, a, b in zip(to(core, bases), x(core, bases), y(core, bases), strict=True):
+                target[...] = function(a, b, model=model)
+
+        return run_repeats
 
     def run(core: CoreMemory, bases: Bases) -> None:
         to(core, bases)[...] = function(x(core, bases), y(core, bases), model=model)

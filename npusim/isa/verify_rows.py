@@ -63,6 +63,10 @@ def verify_block(program: Program, block: int, limits: Limits) -> None:
             raise ProgramError(f"{where}: an {kind.name} has no pipe {instruction.pipe.name}")
         for operand in (instruction.dst, *instruction.srcs):
             if operand is not None:
+                # The mask of a compaction may begin inside the 32-byte block it reads.
+                masked = instruction.opcode == Opcode.VREDUCE_PATTERN
+                if not masked or operand is instruction.dst:
+                    _verify_alignment(operand, where)
                 _verify_operand(operand, where, kind.name, SPACES_OF_KIND[kind], limits)
         _SPECIFIC.get(instruction.opcode, _verify_vector)(instruction, where)
 
@@ -78,18 +82,21 @@ def _verify_operand(
         raise ProgramError(f"{where}: an {kind} cannot reach {operand.space.name}")
     if operand.slot is not None:
         return
-    alignment = _ALIGNMENT[operand.space]
-    if operand.offset % alignment:
-        raise ProgramError(
-            f"{where}: {operand.space.name} address {operand.offset} is not a multiple of "
-            f"{alignment} B"
-        )
     end = operand.offset + operand.pattern.span_bytes
     if end > limits.sizes[operand.space]:
         raise CapacityError(
             f"{where}: {operand.space.name} access of {operand.pattern.span_bytes} B at "
             f"{operand.offset} ends at {end} B, {limits.sizes[operand.space]} B available; "
             "use a smaller tile"
+        )
+
+
+def _verify_alignment(operand: Operand, where: str) -> None:
+    alignment = _ALIGNMENT.get(operand.space, 1)
+    if operand.slot is None and operand.offset % alignment:
+        raise ProgramError(
+            f"{where}: {operand.space.name} address {operand.offset} is not a multiple of "
+            f"{alignment} B"
         )
 
 
