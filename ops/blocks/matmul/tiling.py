@@ -1,0 +1,237 @@
+"""How a matmul is cut: base tile, L1 chunks, and which core computes what.
+
+The default is the candidate with the least estimated time: rounds of tiles over the cores times
+the slowest pipe of one tile, plus the fixpipe where L0C has one buffer. It is an estimate to
+choose by, not a prediction; the timing run predicts.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from npusim.chips.model import Chip
+from npusim.errors import CapacityError, ParameterError
+from npusim.ops.blocks.matmul.params import MatmulParams
+from npusim.ops.common.arguments import with_overrides
+from npusim.ops.common.fractals import FRACTAL, ceil_div, l0c_bytes, padded_n, round_up
+from npusim.ops.common.matmul_loop import L0_BUFFERS
+from npusim.ops.common.tile_order import Split
+
+_MAX_SIDE = 512
+_ROW_BYTES = 512  # rows of a chunk that L2 and HBM serve at full rate
+_MAX_STEP_BYTES = 256  # longer L0 steps delay the first MMAD and save nothing
+_SHARERS = 5  # cores that typically read the same tile of a swizzled order
+_MAX_EXTENT = 4095  # of m, n and k in one MMAD
+
+
+@dataclass(frozen=True)
+class MatmulTiling:
+    """Knobs of the matmul.
+
+    Attributes:
+        base_m, base_n: output tile of one core.
+        base_k: k of one L0 buffer.
+        step_k: L0 steps in one L1 buffer.
+        l1_buffers, l0c_buffers: depth of the rings (L0A and L0B have two).
+        swizzle: rows of tiles in one band of the tile order.
+        split: how tiles are dealt to cores.
+        cores: AICs used.
+    """
+
+    base_m: int
+    base_n: int
+    base_k: int
+    step_k: int
+    l1_buffers: int
+    l0c_buffers: int
+    swizzle: int
+    split: Split
+    cores: int
+
+    @property
+    def chunk_k(self) -> int:
+        """k of one L1 buffer."""
+        return self.base_k * self.step_k
+
+
+def tiling(params: MatmulParams, chip: Chip, overrides: Mapping[str, Any]) -> MatmulTiling:
+    """The default tiling with overrides applied.
+
+    Base sizes that the user fixes narrow the search; the other knobs follow from them.
+
+    Raises:
+        ParameterError: unknown knob, misaligned base size or too many cores.
+        CapacityError: L1, L0A, L0B or L0C overflow.
+    """
+    fixed = {k: v for k, v in overrides.items() if k in ("base_m", "base_n", "cores")}
+    candidates = [
+        c for c in _candidates(params, chip, fixed) if not _overflows(params, chip, c)
+    ] or [_completed(params, chip, FRACTAL, padded_n(params.dtype, 1), chip.cores.aic)]
+    best = min(candidates, key=lambda c: _estimate(params, chip, c))
+    chosen = with_overrides("matmul tiling", best, overrides)
+    if not {"step_k", "base_k", "l1_buffers", "l0c_buffers"} & overrides.keys() and fixed:
+        derived = _completed(params, chip, chosen.base_m, chosen.base_n, chosen.cores)
+        chosen = with_overrides("matmul tiling", derived, overrides)
+    check(params, chip, chosen)
+    return chosen
+
+
+def check(params: MatmulParams, chip: Chip, t: MatmulTiling) -> None:
+    """Refuse a tiling that the hardware cannot run.
+
+    Raises:
+        ParameterError, CapacityError: as in `tiling`.
+    """
+    c0 = params.dtype.c0
+    columns = padded_n(params.dtype, 1)
+    for name, value, unit in (
+        ("base_m", t.base_m, c0 if params.transpose_a else FRACTAL),
+        ("base_n", t.base_n, columns),
+        ("base_k", t.base_k, c0),
+    ):
+        if value % unit or value > _MAX_EXTENT:
+            raise ParameterError(
+                f"matmul tiling: {name} is {value}, it must be a multiple of {unit} up to "
+                f"{_MAX_EXTENT // unit * unit}"
+            )
+    if t.cores > chip.cores.aic:
+        raise ParameterError(
+            f"matmul tiling: cores is {t.cores}, chip {chip.name} has {chip.cores.aic} AIC"
+        )
+    if 2 * t.l1_buffers > chip.sync.event_ids or t.l0c_buffers > chip.sync.event_ids:
+        raise ParameterError(
+            f"matmul tiling: {t.l1_buffers} L1 and {t.l0c_buffers} L0C buffers; "
+            f"{chip.sync.event_ids} events allow {chip.sync.event_ids // 2} and "
+            f"{chip.sync.event_ids}"
+        )
+    problem = _overflows(params, chip, t)
+    if problem is not None:
+        raise CapacityError(problem)
+
+
+def _overflows(params: MatmulParams, chip: Chip, t: MatmulTiling) -> str | None:
+    a, b = params.a, params.b
+    needs = {
+        "L1": (
+            t.l1_buffers * (a.l1_bytes(t.base_m, t.chunk_k) + b.l1_bytes(t.base_n, t.chunk_k)),
+            chip.sizes.l1,
+            f"{t.l1_buffers} x (base_m {t.base_m} + base_n {t.base_n}) x {t.chunk_k} of K",
+        ),
+        "L0A": (
+            L0_BUFFERS * a.l0_bytes(t.base_m, t.base_k),
+            chip.sizes.l0a,
+            f"{L0_BUFFERS} x base_m {t.base_m} x base_k {t.base_k}",
+        ),
+        "L0B": (
+            L0_BUFFERS * b.l0_bytes(t.base_n, t.base_k),
+            chip.sizes.l0b,
+            f"{L0_BUFFERS} x base_n {t.base_n} x base_k {t.base_k}",
+        ),
+        "L0C": (
+            t.l0c_buffers * l0c_bytes(t.base_m, t.base_n),
+            chip.sizes.l0c,
+            f"{t.l0c_buffers} x base_m {t.base_m} x base_n {t.base_n}",
+        ),
+    }
+    for space, (size, limit, what) in needs.items():
+        if size > limit:
+            return (
+                f"matmul tiling: {what} needs {size} B of {space}, {limit} B available; use "
+                "smaller base sizes or fewer buffers"
+            )
+    return None
+
+
+def _candidates(
+    params: MatmulParams, chip: Chip, fixed: Mapping[str, Any]
+) -> Iterator[MatmulTiling]:
+    unit_m = params.dtype.c0 if params.transpose_a else FRACTAL
+    cores = fixed.get("cores", chip.cores.aic)
+    if not isinstance(cores, int) or not 1 <= cores <= chip.cores.aic:
+        cores = chip.cores.aic
+    for m in _sides(params.M, max(unit_m, FRACTAL), fixed.get("base_m"), cores):
+        for n in _sides(params.N, padded_n(params.dtype, 1), fixed.get("base_n"), cores):
+            yield _completed(params, chip, m, n, cores)
+
+
+def _sides(extent: int, unit: int, fixed: Any, cores: int) -> list[int]:
+    """Base sizes worth trying along one axis."""
+    if isinstance(fixed, int) and fixed > 0:
+        return [fixed]
+    sides = {unit * i for i in (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)}
+    # Even shares of the axis: the last tile is then no smaller than the others.
+    sides |= {round_up(ceil_div(extent, parts), unit) for parts in range(1, 4 * cores + 1)}
+    limit = round_up(extent, unit)
+    return sorted(s for s in sides if s <= min(limit, _MAX_SIDE))
+
+
+def _completed(params: MatmulParams, chip: Chip, m: int, n: int, cores: int) -> MatmulTiling:
+    """The other knobs for a base tile: the deepest buffers that fit."""
+    a, b = params.a, params.b
+    size, c0 = params.dtype.size_bytes, params.dtype.c0
+    whole_k = round_up(params.K, c0)
+    base_k = min(_MAX_STEP_BYTES // size, whole_k)
+    while base_k > c0 and (
+        L0_BUFFERS * a.l0_bytes(m, base_k) > chip.sizes.l0a
+        or L0_BUFFERS * b.l0_bytes(n, base_k) > chip.sizes.l0b
+    ):
+        base_k -= c0
+    # Whole 128-byte pieces keep rows aligned; short buffers take what they can.
+    aligned = base_k // (128 // size) * (128 // size)
+    base_k = aligned or base_k
+    step_k = max(1, min(ceil_div(whole_k, base_k), ceil_div(_ROW_BYTES // size, base_k)))
+
+    def l1_bytes(steps: int) -> int:
+        return 2 * (a.l1_bytes(m, steps * base_k) + b.l1_bytes(n, steps * base_k))
+
+    while step_k > 1 and l1_bytes(step_k) > chip.sizes.l1:
+        step_k -= 1
+    return MatmulTiling(
+        base_m=m,
+        base_n=n,
+        base_k=base_k,
+        step_k=step_k,
+        l1_buffers=2,
+        l0c_buffers=2 if 2 * l0c_bytes(m, n) <= chip.sizes.l0c else 1,
+        swizzle=max(1, round(cores**0.5 * (n / m) ** 0.5)),
+        split=Split.INTERLEAVED,
+        cores=cores,
+    )
+
+
+def _estimate(params: MatmulParams, chip: Chip, t: MatmulTiling) -> tuple[float, int]:
+    """Cycles by which candidates are compared; larger tiles win ties."""
+    m, n, size = t.base_m, t.base_n, params.dtype.size_bytes
+    tiles = ceil_div(params.M, m) * ceil_div(params.N, n)
+    rate = chip.cube.rate(params.dtype.name)
+    steps = ceil_div(params.K, t.base_k)
+    cube = steps * chip.cube.head_after_wait_cycles + rate.cycles * (
+        ceil_div(m, FRACTAL) * ceil_div(n, FRACTAL) * ceil_div(params.K, rate.k0)
+    )
+    busy = min(tiles, t.cores)
+    shared = float(chip.clock.bytes_per_cycle(chip.l2.read_bw_gbps)) * (
+        min(_SHARERS, busy) ** -chip.l2.same_line_exponent
+    )
+    row = min(t.chunk_k, params.K) * size
+    per_row = max(
+        chip.gm_l1.nd2nz_row_floor_cycles,
+        chip.gm_l1.nd2nz_row_cycles + row / chip.gm_l1.nd2nz_row_bytes_per_cycle,
+    )
+    loads = max(
+        (m + n) * ceil_div(params.K, t.chunk_k) * per_row,
+        (m + n) * params.K * size * busy / shared,
+    )
+    to_l0 = steps * 2 * chip.l1_l0a.flagged_extra_cycles + params.K * size * (
+        m / chip.l1_l0a.bytes_per_cycle + n / chip.l1_l0b.bytes_per_cycle
+    )
+    store = m * n * 4 / chip.fixpipe.read_bytes_per_cycle
+    tile = max(cube, loads, to_l0, store) + (store if t.l0c_buffers == 1 else 0)
+    once = (
+        params.K
+        * (params.M + params.N)
+        * size
+        / float(chip.clock.bytes_per_cycle(chip.hbm.l1_read_bw_gbps))
+    )
+    rounds = ceil_div(tiles, t.cores) * tile
+    # Where HBM decides, the tiling that works less still leaves more room for jitter.
+    return max(once, rounds) + 0.1 * rounds + store, -m * n
