@@ -22,33 +22,31 @@ Queued = tuple[Step, Sequence[int], int, int]
 
 
 class CrossFlags:
-    """Sets sent and increments taken of the counters between cores."""
+    """Sets sent to the counters between cores, by mode.
+
+    The n-th wait of a counter, in the order of its core's stream, waits for the n-th increment,
+    whatever pipes the waits hold.
+    """
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._used = [c for c in range(program.cores) if len(program.instances_of(c))]
-        self._sent: dict[tuple[int, int], int] = {}
-        self._taken: dict[tuple[int, int], int] = {}
+        self._sent: dict[tuple[int, int, int], int] = {}
         self._senders: dict[tuple[int, int], list[int]] = {}
         self._receivers: dict[tuple[int, int], list[int]] = {}
 
     def send(self, core: int, mode: int, flag: int) -> list[int]:
         """Record a set; returns the cores it may have released."""
-        self._sent[core, flag] = self._sent.get((core, flag), 0) + 1
+        self._sent[core, mode, flag] = self._sent.get((core, mode, flag), 0) + 1
         key = (core, mode)
         if key not in self._receivers:
             self._receivers[key] = [r for r in self._used if core in self.senders(r, mode)]
         return self._receivers[key]
 
-    def take(self, core: int, mode: int, flag: int) -> bool:
-        """Lower the counter of ``core`` if it is above 0."""
+    def arrived(self, core: int, mode: int, flag: int, number: int) -> bool:
+        """Whether increment ``number`` (from 1) of a counter of ``core`` has happened."""
         senders = self.senders(core, mode)
-        arrived = min((self._sent.get((s, flag), 0) for s in senders), default=0)
-        taken = self._taken.get((core, flag), 0)
-        if taken >= arrived:
-            return False
-        self._taken[core, flag] = taken + 1
-        return True
+        return bool(senders) and not self.missing(core, mode, flag, number)
 
     def senders(self, core: int, mode: int) -> list[int]:
         """Cores whose sets form an increment of a counter of ``core``."""
@@ -57,11 +55,10 @@ class CrossFlags:
             self._senders[key] = cross_senders(self._program, core, mode)
         return self._senders[key]
 
-    def missing(self, core: int, mode: int, flag: int) -> list[int]:
-        """Senders that have not sent the set that ``core`` waits for."""
-        taken = self._taken.get((core, flag), 0)
-        senders = self.senders(core, mode)
-        return [s for s in senders if self._sent.get((s, flag), 0) <= taken]
+    def missing(self, core: int, mode: int, flag: int, number: int) -> list[int]:
+        """Senders whose set number ``number`` has not been sent."""
+        sent = self._sent
+        return [s for s in self.senders(core, mode) if sent.get((s, mode, flag), 0) < number]
 
 
 class CoreStream:
@@ -83,6 +80,7 @@ class CoreStream:
         self._prepared = prepared
         self._cross = cross
         self._events: dict[Event, int] = {}
+        self._waits: dict[int, int] = {}  # cross-core waits issued, by flag
         self._ready: list[int] = []  # blocked pipes to try again
         self._instance = instances.start
         self._end = instances.stop
@@ -107,6 +105,9 @@ class CoreStream:
         for row in range(self._row, len(steps)):
             step = steps[row]
             kind, pipe, payload = step
+            if kind is Kind.CROSS_WAIT:
+                step = self._numbered(step)
+                payload = step.payload
             if blocked:
                 if kind is Kind.DRAIN:
                     self._row = row
@@ -124,6 +125,12 @@ class CoreStream:
                     memory.adds.instance = instance
         return True
 
+    def _numbered(self, step: Step) -> Step:
+        """A cross-core wait with the number of the increment it waits for."""
+        mode, flag = step.payload
+        number = self._waits[flag] = self._waits.get(flag, 0) + 1
+        return Step(step.kind, step.pipe, (mode, flag, number))
+
     def _synchronise(self, kind: Kind, payload: Event) -> bool:
         """Carry out a flag; False if it has to wait."""
         if kind is Kind.SET:
@@ -138,7 +145,7 @@ class CoreStream:
         elif kind is Kind.CROSS_SET:
             self.released += self._cross.send(self.core, payload[0], payload[1])
         elif kind is Kind.CROSS_WAIT:
-            return self._cross.take(self.core, payload[0], payload[1])
+            return self._cross.arrived(self.core, *payload)
         return True
 
     def _try_ready(self) -> None:
@@ -202,6 +209,7 @@ def _awaited(program: Program, core: int, step: Step, cross: CrossFlags) -> str:
     if step.kind is Kind.WAIT:
         src, _, event = step.payload
         return f"event {event} from {Pipe(src).name}"
-    mode, flag = step.payload
-    missing = ", ".join(program.core_name(c) for c in cross.missing(core, mode, flag)) or "no core"
+    mode, flag, number = step.payload
+    senders = cross.missing(core, mode, flag, number)
+    missing = ", ".join(program.core_name(c) for c in senders) or "no core"
     return f"cross-core flag {flag} (mode {CrossMode(mode).name}) from {missing}"
