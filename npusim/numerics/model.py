@@ -69,10 +69,10 @@ class NumericsModel:
     )
     c_inside_group: bool = declare(
         True,
-        "the accumulator takes part in the exact sum of a step",
+        "the accumulator takes part in the exact sum of a step, else is added after its rounding",
         _IN,
         "no statement",
-        alternatives=("False: added after the step's own rounding",),
+        alternatives=("False",),
     )
     cube_subnormal: Subnormals = declare(
         Subnormals.KEEP, "subnormal operands and results of the Cube", _IN, "no statement"
@@ -173,7 +173,7 @@ class NumericsModel:
     )
     e4m3_overflow_compare: E4M3OverflowCompare = declare(
         E4M3OverflowCompare.AFTER_ROUNDING,
-        "whether 448 < |x| <= 464 overflows",
+        "whether magnitudes above 448, up to 464, overflow",
         _IN,
         "the FixPipe page can be read both ways",
     )
