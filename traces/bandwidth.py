@@ -12,7 +12,16 @@ from npusim.isa.instructions import ROW
 from npusim.isa.program import Program
 from npusim.isa.spaces import Space
 
-SERIES = ("GM_TO_L1", "GM_TO_UB", "L0C_TO_GM", "UB_TO_GM", "L1_TO_GM")
+SERIES = (
+    "GM_TO_L1",
+    "GM_TO_L0A",
+    "GM_TO_L0B",
+    "GM_TO_UB",
+    "L0C_TO_GM",
+    "UB_TO_GM",
+    "L1_TO_GM",
+)
+"""Paths between GM and the cores, reads first."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ def bandwidth(
     for index, name in enumerate(SERIES):
         chosen = moved.path == index
         if chosen.any():
-            series[name] = _spread(
+            series[name] = spread(
                 begin[chosen], finish[chosen], moved.size_bytes[chosen], bucket_cycles, buckets
             )
     return Bandwidth(bucket_cycles, series)
@@ -96,7 +105,7 @@ def _transfers_of(rows: np.ndarray, program: Program) -> list[tuple[int, int, in
     return found
 
 
-def _spread(
+def spread(
     begin: np.ndarray, finish: np.ndarray, size: np.ndarray, width: int, buckets: int
 ) -> np.ndarray:
     """Bytes per bucket from the difference of the cumulative curve at bucket edges.

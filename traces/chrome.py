@@ -1,8 +1,9 @@
 """Exports a timed run as a Chrome trace, for Perfetto and chrome://tracing.
 
-One process per core, one thread per pipe; a slice per instruction; a flow from the instruction
-whose completion raised a flag to the wait that it ended; counters of bandwidth per GM path.
-Written as a stream: the rows of one core at a time.
+One process per core, one thread per pipe, a slice per instruction. A wait that was held up is a
+slice from the moment its pipe had nothing else to do, with a flow (an arrow) from the work that
+ended it. A process of its own shows the kernel as a whole: its stages, and counters of the GM
+traffic. Written as a stream: the rows of one core at a time.
 """
 
 import gzip
@@ -10,36 +11,56 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 
-from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
-from npusim.isa.spaces import PIPES_OF_KIND, Pipe
-from npusim.traces.bandwidth import bandwidth
+from npusim.isa.spaces import PIPES_OF_KIND
+from npusim.traces.bandwidth import Bandwidth, bandwidth
+from npusim.traces.labels import RowLabel, row_labels
+from npusim.traces.rows import SET_OPCODES, WAIT_OPCODES, held_since, row_columns
+from npusim.traces.stages import stage_spans
 from npusim.traces.timebase import Timebase, to_ns, us_text
 
-COUNTER_PID = 0
+KERNEL_PID = 1
+FIRST_CORE_PID = 2
+RUN_TID = 1
+FIRST_STAGE_TID = 2
 BUCKET_US = 1
 _COMPRESSION = 4
-_SYNC = (Opcode.SET_FLAG, Opcode.CROSS_SET)
-_WAITS = (Opcode.WAIT_FLAG, Opcode.CROSS_WAIT, Opcode.PIPE_BARRIER)
 
 
 class TimedRows(Protocol):
-    """The columns of a timing record that a trace needs, by id of executed instruction."""
+    """The columns of a timing record that a trace needs, by id of executed instruction.
 
-    issued: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    pred: np.ndarray
-    via: np.ndarray
+    The last entry of each is the launch tail.
+    """
+
+    @property
+    def issued(self) -> np.ndarray:
+        """(executed + 1,) int64 cycles."""
+
+    @property
+    def start(self) -> np.ndarray:
+        """(executed + 1,) int64 cycles."""
+
+    @property
+    def end(self) -> np.ndarray:
+        """(executed + 1,) int64 cycles."""
+
+    @property
+    def pred(self) -> np.ndarray:
+        """(executed + 1,) ids: who fulfilled the condition that arrived last."""
+
+    @property
+    def via(self) -> np.ndarray:
+        """(executed + 1,) ids: the row whose work made this one visible."""
 
 
 @dataclass(frozen=True)
 class TraceFilter:
-    """Which part of a run to write.
+    """Which part of a run to write. Counters and stages are always those of the whole run.
 
     Attributes:
         cores: core numbers, or None for all.
@@ -59,24 +80,37 @@ def write_chrome_trace(
     *,
     clock_mhz: int,
     choose: TraceFilter | None = None,
+    traffic: Bandwidth | None = None,
 ) -> int:
     """Write a trace; gzip if the name ends in ``.gz``, without a time stamp in the file.
+
+    Args:
+        traffic: what the counters show, in buckets of ``BUCKET_US``; by default the bytes of
+            each GM path.
 
     Returns:
         the number of instruction slices written.
     """
-    trace = _Trace(program, rows, clock_mhz, choose or TraceFilter())
+    trace = _Trace(program, rows, clock_mhz, choose or TraceFilter(), traffic)
+    head = {
+        "displayTimeUnit": "ns",
+        "otherData": {
+            "producer": "npusim",
+            "program": program.name,
+            "clock_mhz": clock_mhz,
+            "timebase": trace.choose.timebase.value,
+        },
+    }
     with open(path, "wb") as raw:
         if path.suffix == ".gz":
             with gzip.GzipFile("", "wb", _COMPRESSION, raw, mtime=0) as packed:
-                _write(packed, trace.events())
+                _write(packed, head, trace.events())
         else:
-            _write(raw, trace.events())
+            _write(raw, head, trace.events())
     return trace.slices
 
 
-def _write(file: Any, events: Iterable[str]) -> None:
-    head = {"displayTimeUnit": "ns", "otherData": {"producer": "npusim"}}
+def _write(file: IO[bytes] | gzip.GzipFile, head: dict[str, Any], events: Iterable[str]) -> None:
     file.write((json.dumps(head)[:-1] + ', "traceEvents": [\n').encode())
     first = True
     for chunk in events:
@@ -89,164 +123,183 @@ class _Trace:
     """Turns rows into events; holds what is computed once for the whole run."""
 
     def __init__(
-        self, program: Program, rows: TimedRows, clock_mhz: int, choose: TraceFilter
+        self,
+        program: Program,
+        rows: TimedRows,
+        clock_mhz: int,
+        choose: TraceFilter,
+        traffic: Bandwidth | None,
     ) -> None:
         self.program = program
         self.rows = rows
         self.choose = choose
         self.clock_mhz = clock_mhz
-        self.start_ns = to_ns(rows.start, clock_mhz, choose.timebase)
-        self.end_ns = to_ns(rows.end, clock_mhz, choose.timebase)
+        self.traffic = traffic
         self.slices = 0
-        self._names = [self._names_of(b) for b in range(len(program.blocks))]
+        self.columns = row_columns(program)
+        executed = program.executed
+        held = held_since(self.columns, rows.issued, rows.end)
+        waits = self.columns.is_one_of(WAIT_OPCODES)
+        self.begin = np.where(waits, np.minimum(held, rows.start[:executed]), rows.start[:executed])
+        self.begin_ns = self._ns(self.begin)
+        self.end_ns = self._ns(rows.end[:executed])
+        self.shown = self._shown(waits)
+        self.held_up = waits & (rows.start[:executed] > held) & (rows.pred[:executed] >= 0)
+        self._labels = [row_labels(program, b) for b in range(len(program.blocks))]
+        self.spans = stage_spans(program, rows.start, rows.end)
         self._stage_json = [json.dumps(s) for s in program.stages]
+
+    def _ns(self, cycles: np.ndarray) -> np.ndarray:
+        return to_ns(cycles, self.clock_mhz, self.choose.timebase)
+
+    def _shown(self, waits: np.ndarray) -> np.ndarray:
+        """(executed,) bool: rows that become a slice. Sets and waits of no length do not."""
+        shown: np.ndarray = ~self.columns.is_one_of(SET_OPCODES) & ~(
+            waits & (self.end_ns == self.begin_ns)
+        )
+        if self.choose.window_cycles is not None:
+            low, high = self.choose.window_cycles
+            shown &= (self.rows.end[: len(shown)] >= low) & (self.begin <= high)
+        if self.choose.cores is not None:
+            shown &= np.isin(self.columns.core, sorted(self.choose.cores))
+        return shown
 
     def events(self) -> Iterator[str]:
         """Event texts, several to a chunk, metadata first."""
         yield from self._metadata()
+        yield from self._kernel()
         yield from self._counters()
-        for core in range(self.program.cores):
-            if self._wanted(core) and len(self.program.instances_of(core)):
-                lines = self._core(core)
-                if lines:
-                    yield ",\n".join(lines)
+        for core in self._cores():
+            lines = self._core(core)
+            if lines:
+                yield ",\n".join(lines)
 
-    def _wanted(self, core: int) -> bool:
-        return self.choose.cores is None or core in self.choose.cores
+    def _cores(self) -> list[int]:
+        chosen = self.choose.cores
+        return [
+            core
+            for core in range(self.program.cores)
+            if (chosen is None or core in chosen) and len(self.program.instances_of(core))
+        ]
 
     def _metadata(self) -> Iterator[str]:
-        yield _meta(COUNTER_PID, None, "process_name", {"name": "GM bandwidth"})
-        yield _meta(COUNTER_PID, None, "process_sort_index", {"sort_index": -1})
-        for core in range(self.program.cores):
-            if not self._wanted(core) or not len(self.program.instances_of(core)):
-                continue
-            pid = core + 1
-            yield _meta(pid, None, "process_name", {"name": self.program.core_name(core)})
-            yield _meta(pid, None, "process_sort_index", {"sort_index": core})
+        yield from _named_process(KERNEL_PID, "kernel")
+        yield from _named_thread(KERNEL_PID, RUN_TID, "run")
+        for rank, span in enumerate(sorted(self.spans, key=lambda s: s.start_cycle)):
+            name, tid = self.program.stages[span.stage], FIRST_STAGE_TID + span.stage
+            yield from _named_thread(KERNEL_PID, tid, f"stage {name}", FIRST_STAGE_TID + rank)
+        for core in self._cores():
+            yield from _named_process(FIRST_CORE_PID + core, self.program.core_name(core))
             for pipe in PIPES_OF_KIND[self.program.kind_of(core)]:
-                yield _meta(pid, int(pipe) + 1, "thread_name", {"name": pipe.name})
-                yield _meta(pid, int(pipe) + 1, "thread_sort_index", {"sort_index": int(pipe)})
+                yield from _named_thread(FIRST_CORE_PID + core, int(pipe) + 1, pipe.name)
+
+    def _kernel(self) -> Iterator[str]:
+        """The run from launch to tail, and from the first to the last cycle of every stage."""
+        end = int(self.rows.end.max(initial=0))
+        tail = int(self.rows.start[self.program.executed])
+        spans = [(RUN_TID, "kernel", 0, tail), (RUN_TID, "launch tail", tail, end)]
+        for span in self.spans:
+            name = self.program.stages[span.stage]
+            tid = FIRST_STAGE_TID + span.stage
+            spans.append((tid, name, span.start_cycle, span.end_cycle))
+        for tid, name, first, last in spans:
+            begin, finish = self._ns(np.array([first, last])).tolist()
+            yield (
+                f'{{"ph":"X","pid":{KERNEL_PID},"tid":{tid},"ts":{us_text(begin)},'
+                f'"dur":{us_text(finish - begin)},"name":{json.dumps(name)}}}'
+            )
 
     def _counters(self) -> Iterator[str]:
         bucket = BUCKET_US * self.clock_mhz
-        moved = bandwidth(self.program, self.rows.start, self.rows.end, bucket)
+        executed = self.program.executed
+        moved = self.traffic or bandwidth(
+            self.program, self.rows.start[:executed], self.rows.end[:executed], bucket
+        )
         edges = np.arange(max((len(s) for s in moved.series.values()), default=0) + 1) * bucket
-        times = to_ns(edges, self.clock_mhz, self.choose.timebase).tolist()
+        times = self._ns(edges)
+        unit = "GB/s" if self.choose.timebase == Timebase.MICROSECONDS else "B/cycle"
         for name, series in moved.series.items():
-            gbps = (series / (BUCKET_US * 1000)).tolist()
+            # Bytes per drawn nanosecond: GB/s, or bytes per cycle where a cycle is drawn as one.
+            values = (series / np.diff(times)).tolist()
             events = [
-                f'{{"ph":"C","pid":{COUNTER_PID},"name":"{name}","ts":{us_text(t)},'
-                f'"args":{{"GB/s":{value!r}}}}}'
-                for t, value in zip(times, [*gbps, 0.0], strict=True)
+                f'{{"ph":"C","pid":{KERNEL_PID},"name":"{name}","ts":{us_text(t)},'
+                f'"args":{{"{unit}":{value!r}}}}}'
+                for t, value in zip(times.tolist(), [*values, 0.0], strict=True)
             ]
             yield ",\n".join(events)
 
-    def _names_of(self, block: int) -> list[tuple[int, str, str, int]]:
-        """Per row: (thread, name, tail of args, kind: 0 work, 1 set, 2 wait)."""
-        rows = self.program.blocks[block].rows
-        result = []
-        for record in rows:
-            opcode = Opcode(int(record["opcode"]))
-            kind = 1 if opcode in _SYNC else 2 if opcode in _WAITS else 0
-            source = json.dumps(self.program.sources[int(record["source"])])
-            result.append((int(record["pipe"]) + 1, _slice_name(opcode, record), source, kind))
-        return result
-
     def _core(self, core: int) -> list[str]:
-        lines: list[str] = []
-        append = lines.append
-        pid = core + 1
         program = self.program
-        first, last = (int(program.first_id[i]) for i in _bounds(program, core))
-        start, end = self.start_ns[first:last].tolist(), self.end_ns[first:last].tolist()
-        free = self._pipe_free(first, last)
-        keep = self._in_window(first, last)
+        first, last = (int(program.first_id[i]) for i in program.core_start[core : core + 2])
+        begin, end = self.begin_ns[first:last].tolist(), self.end_ns[first:last].tolist()
+        shown = self.shown[first:last].tolist()
+        held_up = self.held_up[first:last].tolist()
+        lines: list[str] = []
+        flows: list[str] = []
+        head = f'{{"ph":"X","pid":{FIRST_CORE_PID + core},"tid":'
         at = 0
         for instance in program.instances_of(core):
             stage = self._stage_json[program.stage[instance]]
-            tile = int(program.tile[instance])
-            for tid, name, source, kind in self._names[program.block[instance]]:
-                begin, finish = start[at], end[at]
-                if kind == 2:
-                    begin = min(begin, free[at])
-                if keep[at] and (kind == 0 or (kind == 2 and finish > begin)):
-                    duration = finish - begin
-                    append(
-                        f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{begin // 1000}.'
-                        f'{begin % 1000:03d},"dur":{duration // 1000}.{duration % 1000:03d},'
-                        f'"name":"{name}","args":{{"stage":{stage},"tile":{tile},"src":{source}}}}}'
+            where = f'"args":{{"stage":{stage},"tile":{int(program.tile[instance])},'
+            for label in self._labels[program.block[instance]]:
+                if shown[at]:
+                    start = begin[at]
+                    duration = end[at] - start
+                    lines.append(
+                        f'{head}{label.tid},"ts":{start // 1000}.{start % 1000:03d},'
+                        f'"dur":{duration // 1000}.{duration % 1000:03d},'
+                        f'{label.name_json},{where}"id":{first + at},{label.args_json}}}}}'
                     )
-                    if kind == 2 and self.rows.pred[first + at] >= 0:
-                        self._flow(append, pid, tid, first + at, begin, finish)
+                    if held_up[at]:
+                        flows += self._flow(first + at, core, label)
                 at += 1
-        self.slices += sum(1 for line in lines if line.startswith('{"ph":"X"'))
-        return lines
+        self.slices += len(lines)
+        return lines + flows
 
-    def _pipe_free(self, first: int, last: int) -> list[int]:
-        """Per row: when its pipe was free and the row was issued: where a wait begins to hold."""
-        rows = self.rows
-        pipes = np.concatenate(
-            [
-                self.program.blocks[self.program.block[i]].rows["pipe"]
-                for i in range(*_instances(self.program, first, last))
-            ]
-        )
-        held = rows.issued[first:last].copy()
-        for pipe in Pipe:
-            mine = np.flatnonzero(pipes == pipe)
-            if len(mine) > 1:
-                held[mine[1:]] = np.maximum(held[mine[1:]], rows.end[first + mine[:-1]])
-        return to_ns(held, self.clock_mhz, self.choose.timebase).tolist()  # type: ignore[no-any-return]
+    def _flow(self, wait: int, core: int, label: RowLabel) -> list[str]:
+        """An arrow to a wait from the work that ended it, if both are drawn."""
+        origin = self._origin(int(self.rows.via[int(self.rows.pred[wait])]))
+        if origin is None:
+            return []
+        source_core = FIRST_CORE_PID + int(self.columns.core[origin])
+        source_tid = int(self.columns.pipe[origin]) + 1
+        head = f'"cat":"flag","name":"flag","id":{wait}'
+        # One nanosecond before the end is the last moment at which a viewer finds the slice.
+        leaves, arrives = int(self.end_ns[origin]) - 1, int(self.end_ns[wait]) - 1
+        return [
+            f'{{"ph":"s","pid":{source_core},"tid":{source_tid},"ts":{us_text(leaves)},{head}}}',
+            f'{{"ph":"f","bp":"e","pid":{FIRST_CORE_PID + core},"tid":{label.tid},'
+            f'"ts":{us_text(arrives)},{head}}}',
+        ]
 
-    def _in_window(self, first: int, last: int) -> list[bool]:
-        if self.choose.window_cycles is None:
-            return [True] * (last - first)
-        low, high = self.choose.window_cycles
-        inside = (self.rows.end[first:last] >= low) & (self.rows.start[first:last] <= high)
-        return inside.tolist()  # type: ignore[no-any-return]
-
-    def _flow(self, append: Any, pid: int, tid: int, id_: int, begin: int, finish: int) -> None:
-        """An arrow from the work that raised the flag to the wait it ended, where both show."""
-        origin = int(self.rows.via[int(self.rows.pred[id_])])
-        if origin < 0 or origin >= self.program.executed:
-            return
-        instance, row = self.program.locate(origin)
-        core = int(self.program.core[instance])
-        from_tid, _, _, kind = self._names[self.program.block[instance]][row]
-        if kind != 0 or not self._wanted(core) or finish - begin < 1:
-            return
-        s, e = int(self.start_ns[origin]), int(self.end_ns[origin])
-        if e - s < 1 or not self._in_window(origin, origin + 1)[0]:
-            return
-        head = f'"cat":"flag","name":"flag","id":{id_}'
-        append(
-            f'{{"ph":"s","pid":{core + 1},"tid":{from_tid},"ts":{us_text(e - 1)},{head}}},\n'
-            f'{{"ph":"f","bp":"e","pid":{pid},"tid":{tid},"ts":{us_text(finish - 1)},{head}}}'
-        )
+    def _origin(self, row: int) -> int | None:
+        """The row itself or, for a set, the work before it on its pipe; None if not drawn."""
+        if not 0 <= row < self.program.executed:
+            return None
+        core, pipe = self.columns.core[row], self.columns.pipe[row]
+        first = int(self.program.first_id[self.program.core_start[core]])
+        set_opcodes = [int(op) for op in SET_OPCODES]
+        while row >= first and (
+            self.columns.pipe[row] != pipe or self.columns.opcode[row] in set_opcodes
+        ):
+            row -= 1
+        if row < first or not self.shown[row] or self.end_ns[row] == self.begin_ns[row]:
+            return None
+        return row
 
 
-def _bounds(program: Program, core: int) -> tuple[int, int]:
-    return int(program.core_start[core]), int(program.core_start[core + 1])
+def _named_process(pid: int, name: str) -> Iterator[str]:
+    yield _meta({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}})
+    sort = {"sort_index": pid}
+    yield _meta({"ph": "M", "pid": pid, "name": "process_sort_index", "args": sort})
 
 
-def _instances(program: Program, first: int, last: int) -> tuple[int, int]:
-    bounds = np.searchsorted(program.first_id, [first, last])
-    return int(bounds[0]), int(bounds[1])
+def _named_thread(pid: int, tid: int, name: str, rank: int | None = None) -> Iterator[str]:
+    about = {"ph": "M", "pid": pid, "tid": tid}
+    yield _meta({**about, "name": "thread_name", "args": {"name": name}})
+    sort = {"sort_index": tid if rank is None else rank}
+    yield _meta({**about, "name": "thread_sort_index", "args": sort})
 
 
-def _meta(pid: int, tid: int | None, name: str, args: dict[str, Any]) -> str:
-    event: dict[str, Any] = {"ph": "M", "pid": pid, "name": name, "args": args}
-    if tid is not None:
-        event["tid"] = tid
+def _meta(event: dict[str, Any]) -> str:
     return json.dumps(event, separators=(",", ":"))
-
-
-def _slice_name(opcode: Opcode, record: np.void) -> str:
-    if opcode == Opcode.WAIT_FLAG:
-        src, _, event = (int(a) for a in record["args"][:3])
-        return f"wait {Pipe(src).name} event {event}"
-    if opcode == Opcode.CROSS_WAIT:
-        return f"wait cross flag {int(record['args'][1])}"
-    if opcode == Opcode.PIPE_BARRIER:
-        return "barrier"
-    return opcode.name
