@@ -7,6 +7,8 @@ and from then on only adds an instance with its base addresses.
 
 import sys
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +18,7 @@ from npusim.chips.model import Chip
 from npusim.errors import ProgramError
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.buffers import Allocator
-from npusim.isa.instructions import Opcode
+from npusim.isa.instructions import NONE, Opcode
 from npusim.isa.machine import limits_of
 from npusim.isa.patterns import Pattern
 from npusim.isa.program import Block, Program, Tensor, TensorKind
@@ -224,10 +226,15 @@ class ProgramBuilder:
                 stream.tile.insert(at, 0)
 
     def _build_block(self, key: tuple[Any, ...]) -> int:
-        function, kind, args = key
-        k = BlockBuilder(kind, self._tables)
-        function(k, *args)
-        self._blocks.append(k.finish(getattr(function, "__name__", "block")))
+        block, tables = _written(*key)
+        rows = block.rows.copy()
+        # The last entry of either column is what an absent operand (-1) indexes.
+        pattern = np.array([*map(self._tables.pattern_id, tables.patterns), NONE], dtype=np.int32)
+        source = np.array([*map(self._tables.source_id, tables.sources), NONE], dtype=np.int32)
+        rows["pattern"] = pattern[rows["pattern"]]
+        rows["source"] = source[rows["source"]]
+        rows.flags.writeable = False
+        self._blocks.append(replace(block, rows=rows))
         self._block_of[key] = len(self._blocks) - 1
         return len(self._blocks) - 1
 
@@ -246,6 +253,17 @@ def launch(k: BlockBuilder) -> None:
 def end(k: BlockBuilder) -> None:
     """Last block of every core."""
     k.emit(Opcode.END, Pipe.SCALAR, source="end")
+
+
+@lru_cache(maxsize=4096)
+def _written(
+    function: BlockFunction, kind: CoreKind, args: tuple[Hashable, ...]
+) -> "tuple[Block, Tables]":
+    """A block with tables of its own: written once, whichever programs it becomes part of."""
+    tables = Tables()
+    k = BlockBuilder(kind, tables)
+    function(k, *args)
+    return k.finish(getattr(function, "__name__", "block")), tables
 
 
 class Stream:
