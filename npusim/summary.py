@@ -1,0 +1,160 @@
+"""The summary of a run: the dictionary of ``summary.json``.
+
+Scripts rely on its fields; more may be added, none is renamed.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from npusim.chips.quantity import Confidence
+from npusim.isa.spaces import PIPES_OF_KIND, CoreKind
+from npusim.isa.statistics import path_bytes, tensor_traffic
+from npusim.roofline import roofline
+from npusim.simulate import Run
+from npusim.timing.options import CacheState
+from npusim.timing.records import Records
+
+SCHEMA = "npusim run v1"
+
+
+def summarise(run: Run) -> dict[str, Any]:
+    """Everything there is to say of a run in one JSON object; ``checks.trace`` is still None."""
+    job, records = run.job, run.records
+    summary: dict[str, Any] = {
+        "schema": SCHEMA,
+        "op": job.operator.name,
+        "case": job.request.case,
+        "params": {k: _plain(v) for k, v in sorted(job.raw_params.items())},
+        "chip": job.chip.name,
+        "mode": job.mode.value,
+        "engine": records.engine.value if records else None,
+        "l2": job.l2.value,
+        "seed": job.request.seed,
+        "time_us": records.time_us if records else None,
+        "kernel_us": records.kernel_us if records else None,
+        "cycles": records.cycles if records else None,
+        "instructions": run.program.instructions,
+        "workspace_bytes": run.program.workspace_bytes,
+        "stages": _stages(records) if records else [],
+        "pipes": _pipes(records) if records else [],
+        "paths": _paths(run, records),
+        "tensors": [
+            {
+                "name": t.tensor.name,
+                "kind": t.tensor.kind.value,
+                "read_bytes": t.read_bytes,
+                "written_bytes": t.written_bytes,
+            }
+            for t in tensor_traffic(run.program)
+        ],
+        "roofline": _roofline(run, records),
+        "verdict": None,
+        "assumptions": _assumptions(run),
+        "checks": {"values": _value_checks(run), "trace": None},
+    }
+    return summary
+
+
+def _stages(records: Records) -> list[dict[str, Any]]:
+    """Time from the first start to the last end of a stage's rows, in order of start."""
+    if records.sums is None:
+        return []
+    spans = zip(
+        records.program.stages,
+        records.sums.stage_start.tolist(),
+        records.sums.stage_end.tolist(),
+        strict=True,
+    )
+    return [
+        {
+            "name": name,
+            "time_us": records.clock.us(end - start),
+            "start_us": records.clock.us(start),
+            "end_us": records.clock.us(end),
+        }
+        for name, start, end in sorted(spans, key=lambda s: (s[1], s[2]))
+    ]
+
+
+def _pipes(records: Records) -> list[dict[str, Any]]:
+    """Busy and waiting share of the kernel time, a mean over the used cores of each kind."""
+    if records.sums is None:
+        return []
+    program = records.program
+    used = np.diff(program.core_start) > 0
+    kernel = max(1, records.kernel_cycles)
+    shares = []
+    for kind in CoreKind:
+        cores = [c for c in range(program.cores) if used[c] and program.kind_of(c) == kind]
+        for pipe in PIPES_OF_KIND[kind] if cores else ():
+            busy = float(records.sums.busy[cores, pipe].mean()) / kernel
+            wait = float(records.sums.wait[cores, pipe].mean()) / kernel
+            name = f"{kind.name} {pipe.name}"
+            shares.append({"pipe": name, "busy_share": busy, "wait_share": wait})
+    return shares
+
+
+def _paths(run: Run, records: Records | None) -> list[dict[str, Any]]:
+    """Bytes by path, with the rate over the kernel time; HBM is the traffic behind L2."""
+    moved = path_bytes(run.program)
+    if records is not None:
+        moved["HBM"] = records.hbm_bytes
+    return [
+        {
+            "path": path,
+            "bytes": size,
+            "gbps": records.clock.gbps(size, records.kernel_cycles) if records else None,
+        }
+        for path, size in moved.items()
+    ]
+
+
+def _roofline(run: Run, records: Records | None) -> dict[str, Any]:
+    roof = roofline(run.program, run.job.chip, cold=run.job.l2 == CacheState.COLD)
+    return {
+        "bound": roof.bound.value,
+        "share": roof.share(records.kernel_us) if records else None,
+        "ideal_us": {b.value: us for b, us in roof.ideal_us.items()},
+        "macs": roof.macs,
+        "cube_peak_tops": roof.cube_peak_tops,
+        "hbm_bytes": roof.hbm_bytes,
+        "l2_bytes": roof.l2_bytes,
+    }
+
+
+def _assumptions(run: Run) -> list[dict[str, Any]]:
+    """What the result rests on: cache state, unsourced chip parameters, the numerics model."""
+    job = run.job
+    listed: list[dict[str, Any]] = []
+    if run.records is not None:
+        source = "given" if job.request.l2 is not None else "the case's own, or the default"
+        listed.append({"name": "l2 at start", "value": job.l2.value, "source": source})
+        unsourced = job.chip.with_confidence(Confidence.INFERRED, Confidence.FITTED, Confidence.SET)
+        listed += [
+            {
+                "name": path,
+                "value": quantity.value,
+                "source": f"{quantity.confidence.value}: {quantity.source}",
+            }
+            for path, quantity in unsourced.items()
+        ]
+    if run.outputs:
+        listed += [
+            {"name": f"numerics.{a.name}", "value": a.value, "source": a.source}
+            for a in job.model.assumptions()
+        ]
+    return listed
+
+
+def _value_checks(run: Run) -> dict[str, str] | None:
+    if run.differing is None:
+        return None
+    return {
+        name: "equal" if not count else f"{count} of {run.outputs[name].size} differ"
+        for name, count in run.differing.items()
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | str | list) else str(value)
