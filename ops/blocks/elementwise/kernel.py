@@ -1,0 +1,110 @@
+"""The tile program: each AIV streams its share of the elements through UB.
+
+See `vector_stream` for the flags and `expressions` for what is computed.
+"""
+
+from npusim.chips.model import Chip
+from npusim.isa import patterns
+from npusim.isa.block_builder import BlockBuilder
+from npusim.isa.builder import ProgramBuilder
+from npusim.isa.instructions import Operand
+from npusim.isa.program import Program, TensorKind
+from npusim.isa.spaces import CoreKind
+from npusim.ops.blocks.elementwise.expressions import EXPRESSIONS, Tile
+from npusim.ops.blocks.elementwise.params import ElementwiseParams, Function, tensors
+from npusim.ops.blocks.elementwise.tiling import ElementwiseTiling, core_elements, parts
+from npusim.ops.common import vector_stream
+from npusim.ops.common.operator import Arrays, TensorRole
+from npusim.ops.common.tiles import LOOP_CYCLES
+from npusim.ops.common.vector_stream import TILES_PER_BLOCK, Stream
+from npusim.ops.common.vector_writer import VectorWriter
+
+_KIND = {TensorRole.INPUT: TensorKind.INPUT, TensorRole.OUTPUT: TensorKind.OUTPUT}
+_NAMES = ("x", "y")
+
+
+def build(
+    params: ElementwiseParams, tiling: ElementwiseTiling, chip: Chip, control: Arrays
+) -> Program:
+    """The program of one elementwise operator."""
+    builder = ProgramBuilder.for_chip(f"elementwise {params.function.value}", chip)
+    gm = {t.name: builder.tensor(t.name, t.dtype, t.shape, _KIND[t.role]) for t in tensors(params)}
+    sizes = parts(params, tiling.tile_elements)
+    stream = vector_stream.allocate(
+        builder.memory(CoreKind.AIV), sizes.inputs, sizes.outputs, sizes.scratch, tiling.buffers
+    )
+    share = core_elements(params, tiling.cores)
+    for core in range(tiling.cores):
+        first, end = core * share, min((core + 1) * share, params.elements)
+        if first >= end:
+            break
+        aiv = builder.aiv(core)
+        builder.place(aiv, vector_stream.prime, (stream,), stage="elementwise")
+        turn = 0
+        while first < end:
+            elements = min(tiling.tile_elements, end - first)
+            count = min(TILES_PER_BLOCK, (end - first) // elements)
+            builder.place(
+                aiv,
+                tiles,
+                (params, stream, elements, count, turn % tiling.buffers),
+                stage="elementwise",
+                tile=turn,
+                **{n: t.address + first * t.dtype.size_bytes for n, t in gm.items()},
+            )
+            turn += count
+            first += count * elements
+        builder.place(aiv, vector_stream.drain, (stream,), stage="elementwise")
+    return builder.finish()
+
+
+def tiles(
+    k: BlockBuilder,
+    params: ElementwiseParams,
+    stream: Stream,
+    elements: int,
+    count: int,
+    turn: int,
+) -> None:
+    """``count`` tiles that follow each other."""
+    whole = patterns.linear(params.dtype, elements)
+    result = patterns.linear(params.out, elements)
+    for i in range(count):
+        k.scalar(LOOP_CYCLES)
+        stream.inputs.wait_free(k, turn + i)
+        for index in range(params.inputs):
+            source = k.gm(_NAMES[index], whole, i * whole.size_bytes)
+            k.copy(stream.input(turn + i, index).at(whole), source)
+        stream.inputs.publish(k, turn + i)
+        stream.inputs.wait_full(k, turn + i)
+        stream.outputs.wait_free(k, turn + i)
+        compute(VectorWriter(k), params, stream, elements, turn + i)
+        stream.inputs.release(k, turn + i)
+        stream.outputs.publish(k, turn + i)
+        stream.outputs.wait_full(k, turn + i)
+        k.copy(k.gm("z", result, i * result.size_bytes), stream.output(turn + i, 0).at(result))
+        stream.outputs.release(k, turn + i)
+
+
+def compute(
+    v: VectorWriter, params: ElementwiseParams, stream: Stream, elements: int, turn: int
+) -> None:
+    """One tile in UB: convert if the tensors' type is not computed in, evaluate, convert back."""
+    inputs = [stream.input(turn, i).linear(params.dtype, elements) for i in range(params.inputs)]
+    z = stream.output(turn, 0).linear(params.out, elements)
+    if params.function is Function.CAST:
+        v.cast(z, inputs[0], params.rounding)
+        return
+    work = [area.linear(params.compute, elements) for area in stream.scratch]
+    converts = params.compute is not params.dtype
+    x, y = inputs[0], inputs[-1]
+    result: Operand = z
+    if converts:
+        for wide, narrow in zip(work, inputs, strict=False):
+            v.cast(wide, narrow)
+        x, y, result = work[0], work[params.inputs - 1], work[0]
+        work = work[params.inputs :]
+    t, u = (*work, x, x)[:2]
+    EXPRESSIONS[params.function](Tile(v, x, y, result, t, u, params.scalar))
+    if converts:
+        v.cast(z, result)

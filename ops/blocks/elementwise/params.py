@@ -1,0 +1,163 @@
+"""Arguments of the elementwise operators."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from npusim.chips.model import Chip
+from npusim.errors import ParameterError
+from npusim.numerics.cast_pairs import check_pair
+from npusim.numerics.formats import DType, type_name
+from npusim.numerics.rounding import Rounding
+from npusim.ops.common.arguments import Arguments, options_of
+from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
+from npusim.ops.common.raw_inputs import positive, values
+
+
+class Function(Enum):
+    """What is computed."""
+
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"
+    MAXIMUM = "maximum"
+    MINIMUM = "minimum"
+    ADDS = "adds"
+    MULS = "muls"
+    ABS = "abs"
+    RELU = "relu"
+    EXP = "exp"
+    LN = "ln"
+    SQRT = "sqrt"
+    RSQRT = "rsqrt"
+    RECIPROCAL = "reciprocal"
+    SIGMOID = "sigmoid"
+    TANH = "tanh"
+    SILU = "silu"
+    GELU = "gelu"
+    SWIGLU = "swiglu"
+    CAST = "cast"
+
+
+F = Function
+BINARY = frozenset({F.ADD, F.SUB, F.MUL, F.DIV, F.MAXIMUM, F.MINIMUM, F.SWIGLU})
+WITH_SCALAR = frozenset({F.ADDS, F.MULS})
+INTEGER = frozenset({F.ADD, F.SUB, F.MUL, F.MAXIMUM, F.MINIMUM})
+COMPOSED = frozenset({F.SIGMOID, F.TANH, F.SILU, F.GELU, F.SWIGLU})
+"""Functions of several instructions: 16-bit inputs are computed in fp32."""
+_POSITIVE = frozenset({F.LN, F.SQRT, F.RSQRT})
+
+TYPES = {
+    "fp32": DType.FP32,
+    "fp16": DType.FP16,
+    "bf16": DType.BF16,
+    "int32": DType.INT32,
+    "int8": DType.INT8,
+}
+DEFAULTS: dict[str, Any] = {
+    "op": "add",
+    "rows": 1024,
+    "cols": 1024,
+    "dtype": "fp16",
+    "out": None,
+    "scalar": 2.0,
+    "rounding": "rint",
+}
+_LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class ElementwiseParams:
+    """z = f(x) or f(x, y) over ``rows`` x ``cols`` elements.
+
+    Attributes:
+        dtype, out: element types of inputs and output; they differ for a cast only.
+        scalar: second operand of adds and muls.
+        rounding: of a cast.
+    """
+
+    function: Function
+    rows: int
+    cols: int
+    dtype: DType
+    out: DType
+    scalar: float
+    rounding: Rounding
+
+    @property
+    def elements(self) -> int:
+        """Elements of each tensor."""
+        return self.rows * self.cols
+
+    @property
+    def inputs(self) -> int:
+        """Input tensors."""
+        return 2 if self.function in BINARY else 1
+
+    @property
+    def compute(self) -> DType:
+        """Element type that the vector unit computes in."""
+        if self.function is F.CAST:
+            return self.dtype
+        if self.dtype is DType.INT8:
+            return DType.FP16
+        if self.dtype is DType.BF16 or (self.dtype is DType.FP16 and self.function in COMPOSED):
+            return DType.FP32
+        return self.dtype
+
+
+def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> ElementwiseParams:
+    """Checked arguments.
+
+    Raises:
+        ParameterError: unknown name, impossible value, or a function the type does not have.
+        NumericsError: a cast the machine does not have.
+    """
+    given = Arguments("elementwise", raw, DEFAULTS)
+    function = given.choice("op", options_of(Function))
+    dtype = given.choice("dtype", TYPES)
+    out = given.choice("out", TYPES) if raw.get("out") is not None else dtype
+    rounding = given.choice("rounding", {r.name.lower(): r for r in Rounding})
+    if function is F.CAST:
+        check_pair(dtype, out, rounding, chip.architecture)
+    elif out is not dtype:
+        raise ParameterError(
+            f"elementwise: out is {type_name(out)} and dtype {type_name(dtype)}; only op=cast "
+            "changes the type"
+        )
+    if dtype in (DType.INT32, DType.INT8) and function not in INTEGER | {F.CAST}:
+        raise ParameterError(
+            f"elementwise: op {function.value} does not take {type_name(dtype)}; integers have: "
+            + ", ".join(f.value for f in Function if f in INTEGER)
+        )
+    return ElementwiseParams(
+        function=function,
+        rows=given.integer("rows", 1, _LARGEST),
+        cols=given.integer("cols", 1, _LARGEST),
+        dtype=dtype,
+        out=out,
+        scalar=given.number("scalar"),
+        rounding=rounding,
+    )
+
+
+def tensors(params: ElementwiseParams) -> tuple[TensorSpec, ...]:
+    """``x``, ``y`` for functions of two, and ``z``."""
+    shape = (params.rows, params.cols)
+    names = ("x", "y")[: params.inputs]
+    return (
+        *(TensorSpec(name, params.dtype, shape, TensorRole.INPUT) for name in names),
+        TensorSpec("z", params.out, shape, TensorRole.OUTPUT),
+    )
+
+
+def make_inputs(params: ElementwiseParams, seed: int, names: frozenset[str]) -> Arrays:
+    """Random inputs, positive where the function asks for it."""
+    make = positive if params.function in _POSITIVE else values
+    return {
+        t.name: make(seed, t.name, t.dtype, t.shape, 2)
+        for t in tensors(params)
+        if t.name in names and t.role is TensorRole.INPUT
+    }

@@ -1,0 +1,94 @@
+"""Tile size and cores of the elementwise operators."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from npusim.chips.model import Chip
+from npusim.errors import ParameterError
+from npusim.numerics.formats import DType
+from npusim.ops.blocks.elementwise.expressions import SCRATCH
+from npusim.ops.blocks.elementwise.params import ElementwiseParams
+from npusim.ops.common.arguments import with_overrides
+from npusim.ops.common.fractals import ceil_div, round_up
+from npusim.ops.common.vector_stream import MAX_REPEATS, check_cores, check_fit, stream_bytes
+
+_LINE_BYTES = 512
+_REPEAT_BYTES = 256
+
+
+@dataclass(frozen=True)
+class ElementwiseTiling:
+    """Knobs: elements of a tile, depth of the rings, cores (AIVs)."""
+
+    tile_elements: int
+    buffers: int
+    cores: int
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Bytes of the UB areas for tiles of a given size."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    scratch: tuple[int, ...]
+
+
+def parts(params: ElementwiseParams, elements: int) -> Parts:
+    """UB areas of one tile: tensors as they are in GM, and operands in the compute type.
+
+    Scratch holds, in this order, the converted inputs (and result, in place of x) where the
+    compute type is not the tensors', then the expression's own.
+    """
+    own = SCRATCH.get(params.function, 0)
+    converted = params.inputs if params.compute is not params.dtype else 0
+    # int32 results of a wide cast pass through fp16 to int8 in one more area.
+    return Parts(
+        inputs=(elements * params.dtype.size_bytes,) * params.inputs,
+        outputs=(elements * params.out.size_bytes,),
+        scratch=(elements * params.compute.size_bytes,) * (converted + own),
+    )
+
+
+def needed_bytes(params: ElementwiseParams, elements: int, buffers: int) -> int:
+    """UB bytes of a tiling."""
+    p = parts(params, elements)
+    return stream_bytes(p.inputs, p.outputs, p.scratch, buffers)
+
+
+def tiling(
+    params: ElementwiseParams, chip: Chip, overrides: Mapping[str, Any]
+) -> ElementwiseTiling:
+    """The largest tile that fits twice, at most 255 repeats; all cores.
+
+    Raises:
+        ParameterError: unknown knob, a tile that is too long for one instruction, too many cores.
+        CapacityError: the buffers do not fit UB.
+    """
+    widest = max(params.compute.size_bytes, params.dtype.size_bytes, params.out.size_bytes)
+    step = _LINE_BYTES // DType.INT8.size_bytes
+    longest = MAX_REPEATS * _REPEAT_BYTES // widest
+    elements = min(longest // step * step, round_up(core_elements(params, chip.cores.aiv), 32))
+    while elements > step and needed_bytes(params, elements, 2) > chip.sizes.ub:
+        elements = round_up(elements - step, step)
+    # Fewer, equal tiles: a core's last tile is then as long as the others.
+    share = core_elements(params, chip.cores.aiv)
+    elements = min(elements, round_up(ceil_div(share, ceil_div(share, elements)), 32))
+    chosen = ElementwiseTiling(tile_elements=elements, buffers=2, cores=chip.cores.aiv)
+    chosen = with_overrides("elementwise tiling", chosen, overrides)
+    if chosen.tile_elements > longest:
+        raise ParameterError(
+            f"elementwise tiling: tile_elements is {chosen.tile_elements}, one instruction takes "
+            f"at most {longest} ({MAX_REPEATS} repeats)"
+        )
+    needed = needed_bytes(params, chosen.tile_elements, chosen.buffers)
+    knobs = f"{chosen.buffers} buffers of {chosen.tile_elements} elements"
+    check_fit("elementwise", needed, chip.sizes.ub, knobs)
+    check_cores("elementwise", chosen.cores, chip.cores.aiv, chip.name)
+    return chosen
+
+
+def core_elements(params: ElementwiseParams, cores: int) -> int:
+    """Elements of one core's share: equal, in whole lines of 512 bytes."""
+    return round_up(ceil_div(params.elements, cores), _LINE_BYTES // params.dtype.size_bytes)

@@ -1,0 +1,55 @@
+"""Vector instructions with the barriers that their dependencies need.
+
+The vector pipe starts an instruction before the result of the one before it is visible. A
+kernel therefore puts a PIPE_V barrier between an instruction and a later one that reads or
+overwrites its result; `VectorWriter` does that from the addresses, and only there.
+"""
+
+from npusim.isa.block_builder import BlockBuilder
+from npusim.isa.instructions import Opcode, Operand
+from npusim.isa.spaces import Pipe
+from npusim.numerics.rounding import Rounding
+
+Extent = tuple[int, int]
+
+
+class VectorWriter:
+    """Emits vector instructions into a block.
+
+    Args:
+        k: the block.
+    """
+
+    def __init__(self, k: BlockBuilder) -> None:
+        self.k = k
+        self._written: list[Extent] = []
+
+    def op(
+        self,
+        opcode: Opcode,
+        dst: Operand,
+        *srcs: Operand,
+        args: tuple[int, ...] = (),
+        scalar: float | None = None,
+    ) -> None:
+        """One instruction; a barrier first if it touches what was written since the last one."""
+        touched = [_extent(o) for o in (dst, *srcs)]
+        if any(a < d and c < b for a, b in touched for c, d in self._written):
+            self.barrier()
+        self.k.vector(opcode, dst, *srcs, args=args, scalar=scalar)
+        self._written.append(touched[0])
+
+    def cast(self, dst: Operand, src: Operand, rounding: Rounding = Rounding.RINT) -> None:
+        """Convert; exact conversions take no rounding mode."""
+        wider = dst.pattern.dtype.bits > src.pattern.dtype.bits
+        mode = Rounding.NONE if wider else rounding
+        self.op(Opcode.VCAST, dst, src, args=(mode, 0))
+
+    def barrier(self) -> None:
+        """Wait until everything written is visible."""
+        self.k.pipe_barrier(Pipe.VECTOR)
+        self._written.clear()
+
+
+def _extent(operand: Operand) -> Extent:
+    return operand.offset, operand.offset + operand.pattern.span_bytes
