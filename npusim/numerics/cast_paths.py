@@ -13,7 +13,7 @@ from npusim.numerics.casts import cast
 from npusim.numerics.encode import encode, saturates
 from npusim.numerics.formats import Array, DType, type_name
 from npusim.numerics.model import NumericsModel
-from npusim.numerics.rounding import Rounding, as_float64
+from npusim.numerics.rounding import Rounding
 from npusim.numerics.settings import Int32ToFp16
 
 _LOW, _HIGH = np.float16(-128), np.float16(127)
@@ -99,7 +99,10 @@ def cast_int32_to_fp16(
             y = cast(x, DType.FP32, model=model) * np.float32(2.0**-17)
             y = y * np.float32(scale) * np.float32(2.0**17)
         return cast(y, DType.FP16, Rounding.RINT, saturating, model=model)
-    exact = as_float64(x) * np.float64(scale) + 0.0  # an integer zero has no sign to pass on
+    exact = x.astype(np.float64) * float(scale)
+    if scale < 0:
+        exact = exact + 0.0  # an integer zero has no sign to pass on
     if np.vdot(exact, exact) < 65504.0**2:
-        return exact.astype(np.float16).reshape(np.shape(x))
+        return exact.astype(np.float16)
+    exact = np.ascontiguousarray(exact)
     return encode(exact, DType.FP16, Rounding.RINT, saturating, model).reshape(np.shape(x))

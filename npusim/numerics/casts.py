@@ -13,7 +13,7 @@ import numpy as np
 from npusim.numerics import hifloat8
 from npusim.numerics.cast_pairs import check_pair
 from npusim.numerics.encode import encode, saturates
-from npusim.numerics.formats import Array, DType, dtype_of, integer_limits
+from npusim.numerics.formats import Array, DType, dtype_of, integer_limits, is_integer
 from npusim.numerics.model import NumericsModel
 from npusim.numerics.rounding import Rounding, as_float64, round_integer
 from npusim.numerics.settings import NanBits, NegativeZero
@@ -101,10 +101,9 @@ def _routine(
         return _tabled(rule, src)
     if src is DType.FP32 and dst in _LARGEST and saturate:
         return _clipped(rule, dst)
-    nearest = rounding in _NEAREST
-    if src is DType.FP32 and nearest and dst in _DIRECT_BOUND:
-        return _bounded(rule, dst)
-    if src is DType.INT32 and nearest and dst is DType.FP32:
+    if src is DType.FP32 and dst in _DIRECT_BOUND:
+        return _bounded(rule, dst, rounding)
+    if src is DType.INT32 and rounding in _NEAREST and dst is DType.FP32:
         return lambda x: x.astype(np.float32)
     return rule
 
@@ -178,7 +177,7 @@ def _canonical_nan(y: Array, model: NumericsModel) -> Array:
 
 
 # If the sum of squares is below the bound, no element is NaN and none reaches the limit of
-# the type, so numpy's own conversion (to nearest even) is the rule.
+# the type, so numpy's own conversion (to nearest even) is the rule, or one step from it.
 _DIRECT_BOUND = {
     DType.FP16: 65504.0**2,
     DType.BF16: 2.0**126,
@@ -188,19 +187,50 @@ _DIRECT_BOUND = {
 _LARGEST = {DType.E4M3FN: np.float32(448), DType.E5M2: np.float32(57344)}
 
 
-def _bounded(rule: Routine, dst: DType) -> Routine:
-    bound, storage = _DIRECT_BOUND[dst], dst.numpy
-    if dst in (DType.INT16, DType.INT32):
+def _bounded(rule: Routine, dst: DType, rounding: Rounding) -> Routine:
+    bound = _DIRECT_BOUND[dst]
+    quick = _quick_integer(dst, rounding) if is_integer(dst) else _quick_half(dst, rounding)
 
-        def to_integer(x: Array) -> Array:
-            return np.rint(x).astype(storage) if np.vdot(x, x) < bound else rule(x)
+    def convert(x: Array) -> Array:
+        return quick(x) if np.vdot(x, x) < bound else rule(x)
 
-        return to_integer
+    return convert
 
-    def to_float(x: Array) -> Array:
-        return x.astype(storage) if np.vdot(x, x) < bound else rule(x)
 
-    return to_float
+def _quick_integer(dst: DType, rounding: Rounding) -> Routine:
+    storage = dst.numpy
+    if rounding in _NEAREST:
+        return lambda x: np.rint(x).astype(storage)
+    return lambda x: round_integer(x, rounding).astype(storage)
+
+
+def _quick_half(dst: DType, rounding: Rounding) -> Routine:
+    """fp32 to fp16 or bf16 without overflow: numpy's nearest even, then a step if needed."""
+    storage = dst.numpy
+    if rounding in _NEAREST:
+        return lambda x: x.astype(storage)
+    if rounding is Rounding.ROUND:
+        # An odd last bit of the source breaks ties upward in magnitude and nothing else.
+        return lambda x: (x.view(np.uint32) | np.uint32(1)).view(np.float32).astype(storage)
+
+    def step(x: Array) -> Array:
+        y = x.astype(storage)
+        back = y.astype(np.float32)
+        codes = y.view(np.uint16)
+        codes -= np.abs(back) > np.abs(x)  # toward zero
+        inexact = back != x
+        match rounding:
+            case Rounding.ODD:
+                codes |= inexact
+            case Rounding.FLOOR:
+                codes += inexact & (x < 0)
+            case Rounding.CEIL:
+                codes += inexact & (x > 0)
+            case _:
+                pass
+        return codes.view(storage)
+
+    return step
 
 
 def _clipped(rule: Routine, dst: DType) -> Routine:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from npusim.architecture import Architecture
+from npusim.numerics.cast_pairs import PAIRS
 from npusim.numerics.casts import cast, decode
 from npusim.numerics.formats import DType
 from npusim.numerics.model import NumericsModel
@@ -179,6 +180,30 @@ def test_fp32_probes_to_half(
         x = probes.astype(np.float64)
     want = _expected_float(grids[dst], dst, x, mode, rule)
     np.testing.assert_array_equal(got.view(np.uint16), want)
+
+
+@pytest.mark.parametrize(
+    ("dst", "limit"),
+    [
+        (DType.FP16, 2.0**8),
+        (DType.BF16, 2.0**50),
+        (DType.INT16, 2.0**7),
+        (DType.INT32, 2.0**20),
+        (DType.E4M3FN, 2.0**60),
+        (DType.E5M2, 2.0**60),
+    ],
+)
+def test_quick_routes_agree_on_the_probes(
+    dst: DType, limit: float, probes: npt.NDArray[np.float32]
+) -> None:
+    """Alone, the small probes take the quick route; among NaN and inf they cannot."""
+    with np.errstate(invalid="ignore"):
+        chosen = np.abs(probes) < np.float32(limit)
+    quick = np.ascontiguousarray(probes[chosen])
+    for mode in PAIRS[Architecture.A3510][DType.FP32, dst]:
+        alone = cast(quick, dst, mode, True, model=A5)
+        among = cast(probes, dst, mode, True, model=A5)[chosen]
+        assert alone.tobytes() == among.tobytes(), mode
 
 
 @pytest.mark.parametrize("saturate", [True, False])
