@@ -21,6 +21,7 @@ from npusim.isa.spaces import Pipe, Space
 from npusim.numerics.formats import DType
 from npusim.ops.common import fractals
 from npusim.ops.common.fractals import FRACTAL, Move, ceil_div, padded_n, round_up
+from npusim.ops.common.hashing import cached_hash
 from npusim.ops.common.tiles import LOOP_CYCLES
 
 L0_BUFFERS = 2
@@ -110,11 +111,9 @@ class Matrix:
         return padded_n(self.dtype, outer) if self.k_rows or not self.left else round_up(outer, 16)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class MatmulLoop:
     """Matrices, sizes and buffers of one matmul kernel.
-
-    Compared by identity, so that it can be an argument of many blocks at little cost.
 
     Attributes:
         a, b: the matrices.
@@ -134,6 +133,8 @@ class MatmulLoop:
     l0a_ring: PingPong
     l0b: tuple[Buffer, ...]
     l0c_ring: PingPong
+
+    __hash__ = cached_hash
 
     @property
     def inner(self) -> int:

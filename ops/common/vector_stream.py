@@ -16,15 +16,16 @@ from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.buffers import Allocator, Buffer, PingPong
 from npusim.isa.spaces import Pipe, Space
 from npusim.ops.common.fractals import round_up
+from npusim.ops.common.hashing import cached_hash
 
 BLOCK_BYTES = 32
 TILES_PER_BLOCK = 16
 MAX_REPEATS = 255
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Stream:
-    """Buffers of one streaming kernel; compared by identity.
+    """Buffers of one streaming kernel.
 
     Attributes:
         inputs, outputs: rings; each buffer holds one part per tensor, see `parts`.
@@ -37,6 +38,8 @@ class Stream:
     input_bytes: tuple[int, ...]
     output_bytes: tuple[int, ...]
     scratch: tuple[Buffer, ...]
+
+    __hash__ = cached_hash
 
     def input(self, turn: int, index: int) -> Buffer:
         """Part of input tensor ``index`` in the buffer of a turn."""
