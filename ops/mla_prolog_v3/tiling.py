@@ -157,7 +157,6 @@ def _defaults(p: MlaPrologParams, aic: int, aiv: int) -> dict[str, Any]:
     x_step_k = _step_k(p.He, x_base_k)
     cq_base_k = 128 if cq_c0 == 32 else 64
     mm3_base_n, resident = _mm3_by_rows(step, p.cq_dtype)
-    even_n3 = -(-p.qcqr_columns // (cq_c0 * aic)) * cq_c0
     even_n2 = -(-p.ckvkr_columns // (x_c0 * aic)) * x_c0
     slots = Slots()
     return {
@@ -171,7 +170,7 @@ def _defaults(p: MlaPrologParams, aic: int, aiv: int) -> dict[str, Any]:
         "mm2_base_k": x_base_k,
         "mm2_step_k": x_step_k,
         "mm2_base_n": 128,
-        "mm3_n_per_core": heads * p.head_columns if dequant_opt else even_n3,
+        "mm3_n_per_core": heads * p.head_columns if dequant_opt else _even_mm3_columns(p, aic),
         "mm3_base_k": cq_base_k,
         "mm3_step_k": _step_k(p.Hcq, cq_base_k),
         "mm3_base_n": mm3_base_n,
@@ -184,6 +183,12 @@ def _defaults(p: MlaPrologParams, aic: int, aiv: int) -> dict[str, Any]:
         **{f.name: getattr(slots, f.name) for f in fields(Slots)},
         "ub_bytes": UB_BUDGET_BYTES,
     }
+
+
+def _even_mm3_columns(p: MlaPrologParams, aic: int) -> int:
+    """Columns of a core in mm3 when whole heads do not matter."""
+    unit = p.cq_dtype.c0
+    return -(-p.qcqr_columns // (unit * aic)) * unit
 
 
 def _step_k(k: int, base_k: int) -> int:
@@ -212,7 +217,7 @@ def tile(
     """
     aic, aiv = chip.cores.aic, chip.cores.aiv
     given = dict(overrides or {})
-    k = _overridden(_defaults(p, aic, aiv), given, p, aiv)
+    k = _overridden(_defaults(p, aic, aiv), given, p, aic, aiv)
     slots = Slots(**{f.name: k[f.name] for f in fields(Slots)})
     _check_memories(slots, k["ub_bytes"], chip)
     mm1, mm2, mm3, mm4 = _matmuls(p, k)
@@ -248,7 +253,7 @@ def _ceil_or_0(total: int, part: int) -> int:
 
 
 def _overridden(
-    defaults: dict[str, Any], given: dict[str, Any], p: MlaPrologParams, aiv: int
+    defaults: dict[str, Any], given: dict[str, Any], p: MlaPrologParams, aic: int, aiv: int
 ) -> dict[str, Any]:
     """Knob values after the user's; knobs that follow others are derived again."""
     for name, value in given.items():
@@ -270,9 +275,8 @@ def _overridden(
         k["vector_cores"] = given.get("vector_cores", min(k["step"], aiv))
     if k["dequant_opt"]:
         k["mm3_n_per_core"] = given.get("mm3_n_per_core", k["mm4_heads"] * p.head_columns)
-    elif not given.get("dequant_opt", True) and "mm3_n_per_core" not in given:
-        columns = p.cq_dtype.c0 * -(-p.N // k["mm4_heads"])
-        k["mm3_n_per_core"] = -(-p.qcqr_columns // columns) * p.cq_dtype.c0
+    elif "dequant_opt" in given and "mm3_n_per_core" not in given:
+        k["mm3_n_per_core"] = _even_mm3_columns(p, aic)
     _check_heads(p, k, aiv)
     return k
 
