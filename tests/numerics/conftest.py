@@ -90,3 +90,22 @@ def probes() -> npt.NDArray[np.float32]:
     words = (high[:, None] | low).reshape(-1)
     print(f"fp32 probes: {words.size} words, {words.nbytes} bytes")
     return words.view(np.float32)
+
+
+def _nearest_fp32(x: Fraction) -> float:
+    if x == 0:
+        return 0.0
+    exponent = x.numerator.bit_length() - x.denominator.bit_length()
+    if abs(x) < Fraction(2) ** exponent:
+        exponent -= 1
+    quantum = Fraction(2) ** max(exponent - 23, -149)
+    value = round(x / quantum) * quantum  # round() takes ties to even
+    if abs(value) >= 2**128:
+        return float("inf") if value > 0 else float("-inf")
+    return float(value)
+
+
+@pytest.fixture(scope="session")
+def nearest_fp32() -> Callable[[Fraction], float]:
+    """A rational rounded once to fp32, ties to even."""
+    return _nearest_fp32
