@@ -23,6 +23,9 @@ SERIES = (
 )
 """Paths between GM and the cores, reads first."""
 
+HBM_SERIES = ("HBM_READ", "HBM_WRITE")
+"""Bytes of transfers that L2 did not serve. Lines that L2 writes back later are not in them."""
+
 
 @dataclass(frozen=True)
 class Bandwidth:
@@ -30,7 +33,8 @@ class Bandwidth:
 
     Attributes:
         bucket_cycles: length of one bucket.
-        series: path name to (buckets,) float64 bytes in each bucket; only paths in use.
+        series: name (of `SERIES` or `HBM_SERIES`) to (buckets,) float64 bytes in each bucket;
+            only those in use.
     """
 
     bucket_cycles: int
@@ -70,23 +74,35 @@ def gm_transfers(program: Program) -> GmTransfers:
 
 
 def bandwidth(
-    program: Program, start: np.ndarray, end: np.ndarray, bucket_cycles: int
+    program: Program,
+    start: np.ndarray,
+    end: np.ndarray,
+    bucket_cycles: int,
+    miss_bytes: np.ndarray | None = None,
 ) -> Bandwidth:
     """Spread every GM transfer over the buckets it lasts.
 
     Args:
         start, end: (executed or more,) int64 cycles by id.
+        miss_bytes: (executed or more,) bytes of each that L2 did not serve, for `HBM_SERIES`.
     """
     moved = gm_transfers(program)
     begin, finish = start[moved.ids], np.maximum(end[moved.ids], start[moved.ids] + 1)
     buckets = int(finish.max(initial=0)) // bucket_cycles + 1
     series = {}
-    for index, name in enumerate(SERIES):
-        chosen = moved.path == index
-        if chosen.any():
+
+    def add(name: str, chosen: np.ndarray, size: np.ndarray) -> None:
+        if size[chosen].any():
             series[name] = spread(
-                begin[chosen], finish[chosen], moved.size_bytes[chosen], bucket_cycles, buckets
+                begin[chosen], finish[chosen], size[chosen], bucket_cycles, buckets
             )
+
+    for index, name in enumerate(SERIES):
+        add(name, moved.path == index, moved.size_bytes)
+    if miss_bytes is not None:
+        is_write = np.array([name.endswith("_TO_GM") for name in SERIES])[moved.path]
+        for name, chosen in zip(HBM_SERIES, (~is_write, is_write), strict=True):
+            add(name, chosen, miss_bytes[moved.ids])
     return Bandwidth(bucket_cycles, series)
 
 
@@ -108,10 +124,16 @@ def _transfers_of(rows: np.ndarray, program: Program) -> list[tuple[int, int, in
 def spread(
     begin: np.ndarray, finish: np.ndarray, size: np.ndarray, width: int, buckets: int
 ) -> np.ndarray:
-    """Bytes per bucket from the difference of the cumulative curve at bucket edges.
+    """Amounts of the intervals ``begin`` to ``finish``, evenly over each, per bucket of ``width``.
 
-    A transfer adds a ramp to the cumulative curve; ramps are summed through their slopes, so the
-    cost is linear in transfers and buckets.
+    An interval adds a ramp to the cumulative curve; ramps are summed through their slopes, so the
+    cost is linear in intervals and buckets.
+
+    Args:
+        begin, finish, size: (n,) with ``begin < finish < width * buckets``.
+
+    Returns:
+        (buckets,) float64.
     """
     rate = size / (finish - begin)
     slope = np.zeros(buckets + 2)
@@ -121,4 +143,7 @@ def spread(
         inside = (bucket + 1) * width - edge
         np.add.at(offset, bucket, sign * rate * inside)
         np.add.at(slope, bucket + 1, sign * rate * width)
-    return offset[:buckets] + np.cumsum(slope)[:buckets]
+    # What cancels exactly on paper leaves dust of either sign in floating point.
+    dust = 1e-9 * width * max(1.0, float(rate.max(initial=0.0)))
+    result: np.ndarray = offset[:buckets] + np.cumsum(slope)[:buckets]
+    return np.where(np.abs(result) < dust, 0.0, result)

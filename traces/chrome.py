@@ -17,7 +17,7 @@ import numpy as np
 
 from npusim.isa.program import Program
 from npusim.isa.spaces import PIPES_OF_KIND
-from npusim.traces.bandwidth import Bandwidth, bandwidth
+from npusim.traces.bandwidth import bandwidth
 from npusim.traces.labels import RowLabel, row_labels
 from npusim.traces.rows import SET_OPCODES, WAIT_OPCODES, held_since, row_columns
 from npusim.traces.stages import stage_spans
@@ -57,6 +57,10 @@ class TimedRows(Protocol):
     def via(self) -> np.ndarray:
         """(executed + 1,) ids: the row whose work made this one visible."""
 
+    @property
+    def miss_bytes(self) -> np.ndarray:
+        """(executed + 1,) bytes of a GM transfer that L2 did not serve."""
+
 
 @dataclass(frozen=True)
 class TraceFilter:
@@ -80,18 +84,13 @@ def write_chrome_trace(
     *,
     clock_mhz: int,
     choose: TraceFilter | None = None,
-    traffic: Bandwidth | None = None,
 ) -> int:
     """Write a trace; gzip if the name ends in ``.gz``, without a time stamp in the file.
-
-    Args:
-        traffic: what the counters show, in buckets of ``BUCKET_US``; by default the bytes of
-            each GM path.
 
     Returns:
         the number of instruction slices written.
     """
-    trace = _Trace(program, rows, clock_mhz, choose or TraceFilter(), traffic)
+    trace = _Trace(program, rows, clock_mhz, choose or TraceFilter())
     head = {
         "displayTimeUnit": "ns",
         "otherData": {
@@ -128,13 +127,11 @@ class _Trace:
         rows: TimedRows,
         clock_mhz: int,
         choose: TraceFilter,
-        traffic: Bandwidth | None,
     ) -> None:
         self.program = program
         self.rows = rows
         self.choose = choose
         self.clock_mhz = clock_mhz
-        self.traffic = traffic
         self.slices = 0
         self.columns = row_columns(program)
         executed = program.executed
@@ -211,10 +208,8 @@ class _Trace:
 
     def _counters(self) -> Iterator[str]:
         bucket = BUCKET_US * self.clock_mhz
-        executed = self.program.executed
-        moved = self.traffic or bandwidth(
-            self.program, self.rows.start[:executed], self.rows.end[:executed], bucket
-        )
+        rows = self.rows
+        moved = bandwidth(self.program, rows.start, rows.end, bucket, rows.miss_bytes)
         edges = np.arange(max((len(s) for s in moved.series.values()), default=0) + 1) * bucket
         times = self._ns(edges)
         unit = "GB/s" if self.choose.timebase == Timebase.MICROSECONDS else "B/cycle"

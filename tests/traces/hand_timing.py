@@ -29,6 +29,7 @@ class HandRecords:
     visible: np.ndarray
     pred: np.ndarray
     via: np.ndarray
+    miss_bytes: np.ndarray
 
 
 def hand_timed(program: Program) -> HandRecords:
@@ -41,6 +42,7 @@ class _Timer:
         self.program = program
         n = program.executed + 1
         columns = [np.full(n, -1, dtype=np.int64) for _ in range(6)]
+        columns.append(np.zeros(n, dtype=np.int32))
         self.records = HandRecords(*columns)
         self.rows = {
             core: [(i, program.blocks[program.block[i]].rows[r]) for i, r in self._stream(core)]
@@ -166,6 +168,9 @@ class _Core:
             start, pred = (late, cause) if late > start else (start, pred)
         busy, latency = self._cost(opcode, record)
         self._write(row, start, start + busy, latency, pred)
+        if opcode == Opcode.COPY and record["space"][1] == 0:
+            size = t.program.patterns[int(record["pattern"][1])].size_bytes
+            r.miss_bytes[row] = size * (row % 2)  # every other load
         self.queues[pipe].popleft()
         if opcode == Opcode.SET_FLAG:
             t.raised[self.core, *args[:3]].append(row)

@@ -41,3 +41,12 @@ def test_the_area_is_the_bytes_moved(bucket_cycles: int) -> None:
     expected = {p: n for p, n in path_bytes(program).items() if "GM" in p}
     assert {p: round(float(s.sum()), 6) for p, s in series.items()} == expected
     assert all((s >= -1e-9).all() for s in series.values())
+
+
+def test_what_l2_did_not_serve_is_a_series_of_its_own() -> None:
+    program = double_program()
+    rows = hand_timed(program)
+    series = bandwidth(program, rows.start, rows.end, 100, rows.miss_bytes).series
+    assert set(series) == {"GM_TO_UB", "UB_TO_GM", "HBM_READ"}
+    assert float(series["HBM_READ"].sum()) == pytest.approx(int(rows.miss_bytes.sum()))
+    assert 0 < rows.miss_bytes.sum() < series["GM_TO_UB"].sum()
