@@ -15,7 +15,8 @@ import numpy as np
 from npusim.chips.load import load_chip
 from npusim.chips.model import Chip
 from npusim.errors import ParameterError, TensorError, near_matches
-from npusim.functional.interpreter import Atomics, Order, run_program
+from npusim.functional.atomics import Atomics
+from npusim.functional.interpreter import Order, run_program
 from npusim.isa.program import Program
 from npusim.isa.verify import verify
 from npusim.numerics.model import NumericsModel

@@ -14,7 +14,7 @@ from npusim.functional.steps import Kind, Prepared, Step
 from npusim.isa.instructions import CrossMode
 from npusim.isa.program import Program
 from npusim.isa.spaces import Pipe
-from npusim.isa.verify_flags import cross_senders
+from npusim.isa.topology import Topology
 
 Event = tuple[int, ...]
 Queued = tuple[Step, Sequence[int], int, int]
@@ -29,10 +29,8 @@ class CrossFlags:
     """
 
     def __init__(self, program: Program) -> None:
-        self._program = program
-        self._used = [c for c in range(program.cores) if len(program.instances_of(c))]
+        self._topology = Topology(program)
         self._sent: dict[tuple[int, int, int], int] = {}
-        self._senders: dict[tuple[int, int], list[int]] = {}
         self._receivers: dict[tuple[int, int], list[int]] = {}
 
     def send(self, core: int, mode: int, flag: int) -> list[int]:
@@ -40,7 +38,7 @@ class CrossFlags:
         self._sent[core, mode, flag] = self._sent.get((core, mode, flag), 0) + 1
         key = (core, mode)
         if key not in self._receivers:
-            self._receivers[key] = [r for r in self._used if core in self.senders(r, mode)]
+            self._receivers[key] = [r for r in self._topology.used if core in self.senders(r, mode)]
         return self._receivers[key]
 
     def arrived(self, core: int, mode: int, flag: int, number: int) -> bool:
@@ -48,12 +46,9 @@ class CrossFlags:
         senders = self.senders(core, mode)
         return bool(senders) and not self.missing(core, mode, flag, number)
 
-    def senders(self, core: int, mode: int) -> list[int]:
+    def senders(self, core: int, mode: int) -> tuple[int, ...]:
         """Cores whose sets form an increment of a counter of ``core``."""
-        key = (core, mode)
-        if key not in self._senders:
-            self._senders[key] = cross_senders(self._program, core, mode)
-        return self._senders[key]
+        return self._topology.senders(core, mode)
 
     def missing(self, core: int, mode: int, flag: int, number: int) -> list[int]:
         """Senders whose set number ``number`` has not been sent."""

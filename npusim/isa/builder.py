@@ -74,7 +74,7 @@ class ProgramBuilder:
             architecture=int(chip.architecture),
             aic=chip.cores.aic,
             aiv=chip.cores.aiv,
-            sizes=limits_of(chip).sizes,
+            sizes=dict(limits_of(chip).sizes),
         )
 
     # Cores

@@ -11,30 +11,34 @@ class Limits:
     """Physical limits of one core.
 
     Attributes:
-        sizes: bytes of each on-chip memory. Physical: real schedules fill L1 and UB exactly,
-            so the API's slightly smaller usable sizes are information only.
+        sizes: (memory, bytes) of each on-chip memory. Physical: real schedules fill L1 and UB
+            exactly, so the API's slightly smaller usable sizes are information only.
         event_ids: flags for each ordered pair of pipes.
         cross_core_flag_ids: cross-core flags.
     """
 
-    sizes: dict[Space, int]
+    sizes: tuple[tuple[Space, int], ...]
     event_ids: int
     cross_core_flag_ids: int
+
+    def size_bytes(self, space: Space) -> int:
+        """Bytes of an on-chip memory."""
+        return dict(self.sizes)[space]
 
 
 def limits_of(chip: Chip) -> Limits:
     """The limits of a chip's cores."""
     s = chip.sizes
     return Limits(
-        sizes={
-            Space.L1: s.l1,
-            Space.L0A: s.l0a,
-            Space.L0B: s.l0b,
-            Space.L0C: s.l0c,
-            Space.UB: s.ub,
-            Space.BT: s.bt,
-            Space.FB: s.fb,
-        },
+        sizes=(
+            (Space.L1, s.l1),
+            (Space.L0A, s.l0a),
+            (Space.L0B, s.l0b),
+            (Space.L0C, s.l0c),
+            (Space.UB, s.ub),
+            (Space.BT, s.bt),
+            (Space.FB, s.fb),
+        ),
         event_ids=chip.sync.event_ids,
         cross_core_flag_ids=chip.sync.cross_core_flag_ids,
     )

@@ -4,7 +4,7 @@ Operators build a `Program`; the functional run, the timing run, the sanitizer, 
 the statistics only read it. It contains no cycles.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -204,20 +204,8 @@ class Program:
 
     def instruction(self, block: int, row: int) -> Instruction:
         """The reader's view of one row."""
-        record = self.blocks[block].rows[row]
-        opcode = Opcode(int(record["opcode"]))
-        spec = SPEC[opcode]
-        slots = self.blocks[block].slots
-        operands = [self._operand(record, i, slots) for i in range(4)]
-        return Instruction(
-            opcode=opcode,
-            pipe=Pipe(int(record["pipe"])),
-            dst=operands[0],
-            srcs=tuple(o for o in operands[1:] if o is not None),
-            args={n: int(v) for n, v in zip(spec.args, record["args"], strict=False)},
-            imms={n: float(v) for n, v in zip(spec.imms, record["imm"], strict=False)},
-            source=self.sources[int(record["source"])],
-        )
+        it = self.blocks[block]
+        return view_row(it.rows[row], self.patterns, self.sources, it.slots)
 
     def walk(self, core: int) -> Iterator[tuple[int, int, Instruction]]:
         """(instance, row, instruction) of one core in issue order; for readers, not hot paths."""
@@ -226,13 +214,29 @@ class Program:
             for row in range(len(self.blocks[block])):
                 yield instance, row, self.instruction(block, row)
 
-    def _operand(self, record: np.void, i: int, slots: tuple[str, ...]) -> Operand | None:
-        if record["space"][i] == NONE:
-            return None
-        slot = int(record["slot"][i])
-        return Operand(
-            space=Space(int(record["space"][i])),
-            pattern=self.patterns[int(record["pattern"][i])],
-            offset=int(record["offset"][i]),
-            slot=None if slot == NONE else slots[slot],
-        )
+
+def view_row(
+    record: np.void,
+    patterns: Sequence[Pattern] | Mapping[int, Pattern],
+    sources: Sequence[str] | Mapping[int, str],
+    slots: tuple[str, ...],
+) -> Instruction:
+    """The reader's view of a `ROW` record, with the tables that it indexes."""
+    opcode = Opcode(int(record["opcode"]))
+    spec = SPEC[opcode]
+    columns = (record[name].tolist() for name in ("space", "slot", "offset", "pattern"))
+    operands = [
+        None
+        if space == NONE
+        else Operand(Space(space), patterns[pattern], offset, None if slot == NONE else slots[slot])
+        for space, slot, offset, pattern in zip(*columns, strict=True)
+    ]
+    return Instruction(
+        opcode=opcode,
+        pipe=Pipe(int(record["pipe"])),
+        dst=operands[0],
+        srcs=tuple(o for o in operands[1:] if o is not None),
+        args=dict(zip(spec.args, record["args"].tolist(), strict=False)),
+        imms=dict(zip(spec.imms, record["imm"].tolist(), strict=False)),
+        source=sources[int(record["source"])],
+    )

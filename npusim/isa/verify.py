@@ -54,7 +54,8 @@ def _verify_gm_bounds(program: Program) -> None:
 
 def _refuse(program: Program, instance: int, block: int, row: int, address: int, span: int) -> None:
     core = program.core_name(int(program.core[instance]))
-    where = f"{core}, instance {instance}, {row_name(program, block, row)}"
+    named = row_name(program.instruction(block, row), program.blocks[block].name, row)
+    where = f"{core}, instance {instance}, {named}"
     tensor = program.tensor_at(address)
     if tensor is None:
         raise CapacityError(f"{where}: GM address {address} lies in no tensor")

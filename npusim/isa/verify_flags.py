@@ -5,10 +5,11 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from npusim.errors import ProgramError
-from npusim.isa.instructions import CrossMode, Opcode
+from npusim.isa.instructions import Opcode
 from npusim.isa.machine import Limits
 from npusim.isa.program import Program
-from npusim.isa.spaces import CoreKind, Pipe
+from npusim.isa.spaces import Pipe
+from npusim.isa.topology import Topology
 
 Key = tuple[int, ...]
 
@@ -34,59 +35,51 @@ def verify_flags(program: Program, limits: Limits) -> None:
     _verify_cross(program, limits)
 
 
-def cross_senders(program: Program, core: int, mode: int) -> list[int]:
-    """Used cores whose sets in ``mode`` reach ``core``: all of them form one increment."""
-    used = [c for c in range(program.cores) if len(program.instances_of(c))]
-    kind = program.kind_of(core)
-    if mode == CrossMode.ALL_OF_KIND:
-        return [c for c in used if program.kind_of(c) == kind]
-    group = group_of(program, core)
-    peers = [c for c in used if group_of(program, c) == group]
-    if mode == CrossMode.AIV_PAIR:
-        return [c for c in peers if program.kind_of(c) == CoreKind.AIV]
-    return [c for c in peers if program.kind_of(c) != kind]
-
-
-def group_of(program: Program, core: int) -> int:
-    """Number of the AIC a core belongs to."""
-    if core < program.aic:
-        return core
-    return (core - program.aic) // max(1, program.aiv // program.aic)
-
-
 def _verify_cross(program: Program, limits: Limits) -> None:
     sends = _cross_sets(program)
-    waits: dict[int, Counter[Key]] = {
-        core: Counter({key: n[1] for key, n in counts.items() if n[1]})
-        for core, counts in _per_core(program, Opcode.CROSS_WAIT, Opcode.CROSS_WAIT).items()
-    }
-    receivers = [c for c in range(program.cores) if len(program.instances_of(c))]
-    for core in receivers:
+    fed = sorted({(flag, mode) for (_, flag), modes in sends.items() for mode in modes})
+    waits: dict[int, Counter[int]] = defaultdict(Counter)
+    for core, counts in _per_core(program, Opcode.CROSS_WAIT, Opcode.CROSS_WAIT).items():
+        for (_, flag), (_, times) in counts.items():
+            waits[core][flag] += times
+    topology = Topology(program)
+    increments: dict[tuple[tuple[int, ...], int, int], int] = {}
+    for core in topology.used:
         arrived: dict[int, dict[int, int]] = defaultdict(dict)
-        for flag, mode in sorted({(f, m) for (_, f), per in sends.items() for m in per}):
-            senders = cross_senders(program, core, mode)
-            counts = [sends.get((s, flag), {}).get(mode, 0) for s in senders]
-            if counts and max(counts) != min(counts):
-                raise ProgramError(
-                    f"{program.core_name(core)}: cross-core flag {flag} (mode {mode}) is set "
-                    f"{min(counts)} to {max(counts)} times by its senders; all must set it equally"
-                )
-            if counts and counts[0]:
-                arrived[flag][mode] = counts[0]
-        _verify_counters(program, core, arrived, waits.get(core, Counter()), limits)
+        for flag, mode in fed:
+            key = (topology.senders(core, mode), flag, mode)
+            if key not in increments:
+                increments[key] = _increments(program, core, key, sends)
+            if increments[key]:
+                arrived[flag][mode] = increments[key]
+        _verify_counters(program, core, arrived, waits[core], limits)
+
+
+def _increments(
+    program: Program,
+    core: int,
+    key: tuple[tuple[int, ...], int, int],
+    sends: dict[tuple[int, int], dict[int, int]],
+) -> int:
+    """How often the senders of a counter have all set its flag."""
+    senders, flag, mode = key
+    counts = [sends.get((sender, flag), {}).get(mode, 0) for sender in senders]
+    if counts and max(counts) != min(counts):
+        raise ProgramError(
+            f"{program.core_name(core)}: cross-core flag {flag} (mode {mode}) is set "
+            f"{min(counts)} to {max(counts)} times by its senders; all must set it equally"
+        )
+    return counts[0] if counts else 0
 
 
 def _verify_counters(
     program: Program,
     core: int,
     arrived: dict[int, dict[int, int]],
-    waits: Counter[Key],
+    waited: Counter[int],
     limits: Limits,
 ) -> None:
     name = program.core_name(core)
-    waited: Counter[int] = Counter()
-    for (_, flag), count in waits.items():
-        waited[flag] += count
     for flag in sorted({*arrived, *waited}):
         if flag >= limits.cross_core_flag_ids:
             raise ProgramError(

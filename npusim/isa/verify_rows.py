@@ -1,12 +1,16 @@
 """Rules that one row must keep, whatever instance it runs in."""
 
 from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
 
 from npusim.errors import CapacityError, ProgramError
-from npusim.isa.instructions import SPEC, CopyLayout, Instruction, Opcode, Operand
+from npusim.isa.instructions import NONE, ROW, SPEC, CopyLayout, Instruction, Opcode, Operand
 from npusim.isa.machine import Limits
-from npusim.isa.program import Program
-from npusim.isa.spaces import COPY_PIPE, PIPES_OF_KIND, SPACES_OF_KIND, Space
+from npusim.isa.patterns import Pattern
+from npusim.isa.program import Program, view_row
+from npusim.isa.spaces import COPY_PIPE, PIPES_OF_KIND, SPACES_OF_KIND, CoreKind, Space
 from npusim.numerics.formats import DType
 
 BLOCK_BYTES = 32
@@ -35,40 +39,60 @@ _MMAD_TYPES: dict[tuple[DType, DType], DType] = {
 }
 
 
-def row_name(program: Program, block: int, row: int) -> str:
+def row_name(instruction: Instruction, block: str, row: int) -> str:
     """``MMAD (block mm_step, row 4, ops/...:71)``: how messages name an instruction."""
-    instruction = program.instruction(block, row)
-    return (
-        f"{instruction.opcode.name} (block {program.blocks[block].name}, row {row}, "
-        f"{instruction.source})"
-    )
+    return f"{instruction.opcode.name} (block {block}, row {row}, {instruction.source})"
 
 
 def verify_block(program: Program, block: int, limits: Limits) -> None:
-    """Check every row of a block.
+    """Check every row of a block; equal blocks are checked once, whatever program they are in.
 
     Raises:
         CapacityError: an operand reaches past its memory.
         ProgramError: any other broken rule.
     """
-    kind = program.blocks[block].kind
-    for row in range(len(program.blocks[block])):
-        instruction = program.instruction(block, row)
-        where = row_name(program, block, row)
-        spec = SPEC[instruction.opcode]
-        least, most = spec.sources
-        if not least <= len(instruction.srcs) <= most or spec.has_dst != bool(instruction.dst):
-            raise ProgramError(f"{where}: wrong operands; {spec.meaning}")
-        if instruction.pipe not in PIPES_OF_KIND[kind]:
-            raise ProgramError(f"{where}: an {kind.name} has no pipe {instruction.pipe.name}")
-        for operand in (instruction.dst, *instruction.srcs):
-            if operand is not None:
-                # The mask of a compaction may begin inside the 32-byte block it reads.
-                masked = instruction.opcode == Opcode.VREDUCE_PATTERN
-                if not masked or operand is instruction.dst:
-                    _verify_alignment(operand, where)
-                _verify_operand(operand, where, kind.name, SPACES_OF_KIND[kind], limits)
-        _SPECIFIC.get(instruction.opcode, _verify_vector)(instruction, where)
+    it = program.blocks[block]
+    patterns = tuple((i, program.patterns[i]) for i in _indices(it.rows["pattern"]))
+    sources = tuple((i, program.sources[i]) for i in _indices(it.rows["source"]))
+    _verify_rows(it.name, it.kind, it.slots, it.rows.tobytes(), patterns, sources, limits)
+
+
+def _indices(column: np.ndarray) -> list[int]:
+    return [i for i in np.unique(column).tolist() if i != NONE]
+
+
+@lru_cache(maxsize=4096)
+def _verify_rows(
+    name: str,
+    kind: CoreKind,
+    slots: tuple[str, ...],
+    rows: bytes,
+    patterns: tuple[tuple[int, Pattern], ...],
+    sources: tuple[tuple[int, str], ...],
+    limits: Limits,
+) -> None:
+    table, lines = dict(patterns), dict(sources)
+    for row, record in enumerate(np.frombuffer(rows, dtype=ROW)):
+        instruction = view_row(record, table, lines, slots)
+        _verify_row(instruction, kind, row_name(instruction, name, row), limits)
+
+
+def _verify_row(instruction: Instruction, kind: CoreKind, where: str, limits: Limits) -> None:
+    spec = SPEC[instruction.opcode]
+    least, most = spec.sources
+    if not least <= len(instruction.srcs) <= most or spec.has_dst != bool(instruction.dst):
+        raise ProgramError(f"{where}: wrong operands; {spec.meaning}")
+    if instruction.pipe not in PIPES_OF_KIND[kind]:
+        raise ProgramError(f"{where}: an {kind.name} has no pipe {instruction.pipe.name}")
+    for operand in (instruction.dst, *instruction.srcs):
+        if operand is None:
+            continue
+        # The mask of a compaction may begin inside the 32-byte block it reads.
+        masked = instruction.opcode == Opcode.VREDUCE_PATTERN
+        if not masked or operand is instruction.dst:
+            _verify_alignment(operand, where)
+        _verify_operand(operand, where, kind.name, SPACES_OF_KIND[kind], limits)
+    _SPECIFIC.get(instruction.opcode, _verify_vector)(instruction, where)
 
 
 def _verify_operand(
@@ -83,10 +107,10 @@ def _verify_operand(
     if operand.slot is not None:
         return
     end = operand.offset + operand.pattern.span_bytes
-    if end > limits.sizes[operand.space]:
+    if end > limits.size_bytes(operand.space):
         raise CapacityError(
             f"{where}: {operand.space.name} access of {operand.pattern.span_bytes} B at "
-            f"{operand.offset} ends at {end} B, {limits.sizes[operand.space]} B available; "
+            f"{operand.offset} ends at {end} B, {limits.size_bytes(operand.space)} B available; "
             "use a smaller tile"
         )
 

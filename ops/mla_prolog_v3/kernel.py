@@ -70,14 +70,15 @@ def build(
         architecture=int(chip.architecture),
         aic=chip.cores.aic,
         aiv=chip.cores.aiv,
-        sizes=limits_of(chip).sizes,
+        sizes=dict(limits_of(chip).sizes),
     )
     c = _context(builder, p, tiling, control)
     if p.is_empty_query:
         for core in _cores_of_one_group(builder, tiling):
             builder.place(core, return_at_once, stage="empty")
         return builder.finish()
-    steps = [OuterStep(i, *tiling.step_rows(i)) for i in range(tiling.steps)]
+    rows = [tiling.step_rows(i) for i in range(tiling.steps)]
+    steps = [OuterStep(i, start, m, tiling.row_split(m)) for i, (start, m) in enumerate(rows)]
     addresses = CacheAddresses(c)
     for index in range(tiling.aic):
         _cube_core(c, builder.aic(index), steps)
@@ -204,7 +205,7 @@ class _VectorProgram:
 
     def _own_rows(self, step: OuterStep) -> tuple[int, int]:
         """(first row, rows) of this AIV among the tokens of a step."""
-        return self.c.tiling.row_split(step.rows)[self.core.index]
+        return step.split[self.core.index]
 
     def _pair_rows(self, step: OuterStep) -> tuple[int, int]:
         """(first row, rows) of this AIV when its group shares the tokens of a step."""
