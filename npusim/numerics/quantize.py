@@ -15,7 +15,7 @@ from npusim.architecture import Architecture
 from npusim.errors import NumericsError
 from npusim.numerics.cast_paths import Int8Path, default_int8_path, fp32_to_quantised
 from npusim.numerics.formats import Array, DType, type_name
-from npusim.numerics.functions import div
+from npusim.numerics.functions import div, muls
 from npusim.numerics.model import NumericsModel
 
 F32 = npt.NDArray[np.float32]
@@ -228,7 +228,7 @@ def per_tile(
         if clip_alpha is not None:
             alpha = np.float32(clip_alpha)
             tiles = np.maximum(np.minimum(tiles, largest * alpha), largest * -alpha)
-            scales = (largest * alpha) * inverse_max
+            scales = muls(muls(largest, float(alpha), model=model), float(inverse_max), model=model)
             scaled = tiles * div(np.ones_like(scales), scales, model=model)
         else:
             scales = np.maximum(largest, np.float32(1e-4)) * inverse_max
