@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
 from npusim.timing.costs.gm import Path
 from npusim.timing.costs.table import CostTable
 from npusim.timing.memory_layout import L_LINE_SHIFT
-from npusim.timing.options import CacheState, Engine, Level
+from npusim.timing.options import CacheState, Engine
 from npusim.timing.options import Level as Level
 from npusim.units import Clock
 
@@ -193,13 +194,11 @@ class Records:
         """Microseconds of the kernel's own rows, launch and tail apart."""
         return self.clock.us(self.kernel_cycles)
 
-    @property
+    @cached_property
     def launch_cycles(self) -> int:
-        """Cycles before the first core begins."""
-        firsts = self.program.first_id[self.program.core_start[:-1]][
-            np.diff(self.program.core_start) > 0
-        ]
-        return int(self.start[firsts + 1].min(initial=self.cycles)) if len(firsts) else 0
+        """Cycles of the launch, before the first core begins."""
+        rows = self.costs.rows
+        return int(rows["busy"][rows["opcode"] == int(Opcode.LAUNCH)].max(initial=0))
 
     @cached_property
     def hbm_bytes(self) -> int:
