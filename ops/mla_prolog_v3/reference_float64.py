@@ -1,11 +1,15 @@
-"""MlaPrologV3 in float64: the mathematics of the API page, with no rounding but its quantisers.
+"""MlaPrologV3 in float64: the mathematics of the API page, for judging the reference.
 
 The third computation, for acceptance rules that want a golden of higher precision. It shares
 no arithmetic with ``reference.py``: float64 throughout, quantisers round to nearest even once,
 and caches are filled token by token with the address formulas of the cache modes.
+
+What the device keeps in bf16 between its stages can be rounded to bf16 here too. Without
+that, a dynamic quantiser sees rows that differ by up to 2^-9 from the device's, and its codes
+differ by one wherever that crosses a boundary.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +20,13 @@ from npusim.ops.mla_prolog_v3.inputs import check_inputs, logical_weight
 from npusim.ops.mla_prolog_v3.params import MlaPrologParams
 
 F64 = npt.NDArray[np.float64]
+Keep = Callable[[F64], F64]
 INT8_MAX = 127.0
 
 
-def reference_float64(p: MlaPrologParams, inputs: Mapping[str, Array]) -> Arrays:
+def reference_float64(
+    p: MlaPrologParams, inputs: Mapping[str, Array], *, stored_types: bool = True
+) -> Arrays:
     """Outputs of a call by name; floats in float64, integers in their own type.
 
     The cache of per-tile rows keeps its bytes (their scales and rotary keys are rounded to
@@ -28,6 +35,7 @@ def reference_float64(p: MlaPrologParams, inputs: Mapping[str, Array]) -> Arrays
     Args:
         p: the call, with at least one token.
         inputs: every input by name, weights in ND or NZ; not changed.
+        stored_types: round to bf16 what the device keeps in bf16 between stages.
     """
     check_inputs(p, inputs)
     wide = {
@@ -36,8 +44,9 @@ def reference_float64(p: MlaPrologParams, inputs: Mapping[str, Array]) -> Arrays
     }
     wide["weight_uq_qr"] = logical_weight(p, "weight_uq_qr", inputs["weight_uq_qr"])
     values = {name: array.astype(np.float64) for name, array in wide.items()}
-    outputs = _queries(p, values)
-    kc, kr, scales = _keys(p, values)
+    keep = _bf16 if stored_types else _as_it_is
+    outputs = _queries(p, values, keep)
+    kc, kr, scales = _keys(p, values, keep)
     outputs["kv_cache"], outputs["kr_cache"] = _stored(p, inputs, kc, kr, scales)
     return {
         spec.name: outputs[spec.name].reshape(spec.shape)
@@ -46,9 +55,18 @@ def reference_float64(p: MlaPrologParams, inputs: Mapping[str, Array]) -> Arrays
     }
 
 
-def _queries(p: MlaPrologParams, v: dict[str, F64]) -> Arrays:
+def _bf16(x: F64) -> F64:
+    return np.asarray(x.astype(DType.BF16.numpy).astype(np.float64))
+
+
+def _as_it_is(x: F64) -> F64:
+    return x
+
+
+def _queries(p: MlaPrologParams, v: dict[str, F64], keep: Keep) -> Arrays:
     outputs: Arrays = {}
-    cq = _norm(_on_tokens(p, v, "dq"), v["rmsnorm_gamma_cq"], p.rmsnorm_epsilon_cq, p.qc_qr_scale)
+    latent = _on_tokens(p, v, "dq", keep)
+    cq = _norm(latent, v["rmsnorm_gamma_cq"], p.rmsnorm_epsilon_cq, p.qc_qr_scale)
     if p.quantises_cq:
         codes, scales = _dynamic(cq * v["smooth_scales_cq"] if p.smooth else cq)
         up = codes @ v["weight_uq_qr"] * scales * v["dequant_scale_w_uq_qr"]
@@ -56,11 +74,12 @@ def _queries(p: MlaPrologParams, v: dict[str, F64]) -> Arrays:
             outputs["query_norm"] = codes.astype(np.int8)
             outputs["dequant_scale_q_norm"] = scales
     else:
-        up = cq @ v["weight_uq_qr"]
+        up = keep(keep(cq) @ v["weight_uq_qr"])
         if p.query_norm:
             outputs["query_norm"] = cq
     heads = up.reshape(p.T, p.N, p.head_columns)
-    query: Array = np.einsum("tnd,ndc->tnc", heads[..., : p.D], v["weight_uk"], optimize=True)
+    qc = keep(heads[..., : p.D])
+    query: Array = keep(np.einsum("tnd,ndc->tnc", qc, v["weight_uk"], optimize=True))
     rope = _rotated(heads[..., p.D :], _tables(p, v, "sin"), _tables(p, v, "cos"))
     if p.is_per_tensor:
         codes, scales = _dynamic(query)
@@ -70,9 +89,9 @@ def _queries(p: MlaPrologParams, v: dict[str, F64]) -> Arrays:
     return outputs | {"query": query, "query_rope": rope}
 
 
-def _keys(p: MlaPrologParams, v: dict[str, F64]) -> tuple[F64, F64, F64 | None]:
+def _keys(p: MlaPrologParams, v: dict[str, F64], keep: Keep) -> tuple[F64, F64, F64 | None]:
     """Latent keys, rotary keys and per-tile scales; keys are codes where quantised."""
-    both = _on_tokens(p, v, "dkv_kr")
+    both = _on_tokens(p, v, "dkv_kr", keep)
     gamma = v["rmsnorm_gamma_ckv"]
     kc = _norm(both[:, : p.Hckv], gamma, p.rmsnorm_epsilon_ckv, p.kc_scale)
     sin, cos = _tables(p, v, "sin")[:, 0], _tables(p, v, "cos")[:, 0]
@@ -86,16 +105,16 @@ def _keys(p: MlaPrologParams, v: dict[str, F64]) -> tuple[F64, F64, F64 | None]:
     if p.is_per_tensor or p.is_per_channel:
         kc = _int8_codes(kc * v["quant_scale_ckv"].reshape(-1))
     if p.is_per_channel:
-        kr = _int8_codes(kr * v["quant_scale_ckr"])
+        kr = _int8_codes(keep(kr) * v["quant_scale_ckr"])
     return kc, kr, None
 
 
-def _on_tokens(p: MlaPrologParams, v: dict[str, F64], which: str) -> F64:
-    """Tokens times a down projection, dequantised."""
+def _on_tokens(p: MlaPrologParams, v: dict[str, F64], which: str, keep: Keep) -> F64:
+    """Tokens times a down projection, dequantised; the product of bf16 tokens is stored."""
     product: F64 = v["token_x"].reshape(p.T, p.He) @ v[f"weight_{which}"]
-    if p.is_full_quant:
-        product = product * v["dequant_scale_x"] * v[f"dequant_scale_w_{which}"]
-    return product
+    if not p.is_full_quant:
+        return keep(product)
+    return np.asarray(product * v["dequant_scale_x"] * v[f"dequant_scale_w_{which}"])
 
 
 def _norm(x: F64, gamma: F64, epsilon: float, scale: float) -> F64:
