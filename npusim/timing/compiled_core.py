@@ -8,29 +8,248 @@ known yet: the end of a GM transfer, or a set of another core.
 The functions are plain Python that numba can compile; see `engine_compiled`.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
+from npusim.timing.compiled_counters import Counters
+from npusim.timing.compiled_links import (
+    finish,
+    join_region,
+    last_visible,
+    take_flag,
+    take_increment,
+)
+from npusim.timing.compiled_state import (
+    AT_TRANSFER,
+    AT_UNIT,
+    BLOCK,
+    DONE,
+    FREE,
+    INSTANCE,
+    ISSUED_ROWS,
+    LAST_ID,
+    MASK,
+    NEXT_ID,
+    NO_ID,
+    NOT_BLOCKED,
+    ROW,
+    ROW_END,
+    SCALAR_FREE,
+    SEEN,
+    SEEN_ID,
+    STARTED_ROWS,
+    UNKNOWN,
+    Columns,
+    State,
+    push_pending,
+)
 from npusim.timing.compiled_streams import (
     BARRIER,
-    CROSS_SET,
     CROSS_WAIT,
     DRAIN,
     LAUNCH,
-    PIPE_SLOTS,
-    RING,
-    SET,
+    NO_ROLE,
+    PIPES,
     TRANSFER,
     WAIT,
     Streams,
 )
 from npusim.timing.kernel import kernel
-from npusim.timing.records import (
-    CAUSE_CROSS,
-    CAUSE_DRAIN,
-    CAUSE_FLAG,
-    CAUSE_ISSUED,
-    CAUSE_PIPE,
-    CAUSE_VISIBLE,
-)
+
+CAUSE_ISSUED = 0
+CAUSE_PIPE = 1
+CAUSE_FLAG = 2
+CAUSE_VISIBLE = 3
+CAUSE_CROSS = 4
+CAUSE_DRAIN = 5
+
+
+@kernel
+def advance(core: int, streams: Streams, table: Counters, state: State, out: Columns) -> None:
+    """Resolve everything of a core that does not depend on what is still unknown."""
+    cores = state.cores
+    while True:
+        mask = cores[core, MASK]
+        if mask != 0:
+            pipe = 0
+            while (mask >> pipe) & 1 == 0:
+                pipe += 1
+            cores[core, MASK] = mask & (mask - 1)
+            run_pipe(core, pipe, streams, table, state, out)
+        elif not issue_next(core, streams, table, state, out):
+            return
+
+
+@kernel
+def issue_next(core: int, streams: Streams, table: Counters, state: State, out: Columns) -> bool:
+    """Let the scalar unit deal with the next row; False if it has to wait or is done."""
+    cores = state.cores
+    while cores[core, ROW] == cores[core, ROW_END]:
+        instance = cores[core, INSTANCE] + 1
+        if instance >= streams.core_start[core + 1]:
+            cores[core, DONE] = 1
+            return False
+        cores[core, INSTANCE] = instance
+        variant = streams.variant[instance]
+        cores[core, ROW] = streams.first_row[variant]
+        cores[core, ROW_END] = streams.end_row[variant]
+    number = cores[core, ROW]
+    row = streams.rows[number]
+    if row["pipe"] != 0:
+        done = issue_row(core, number, row, streams, state, out)
+    else:
+        done = scalar_row(core, row, streams, table, state, out)
+    if done:
+        cores[core, ROW] = number + 1
+        cores[core, NEXT_ID] += 1
+    return done
+
+
+@kernel
+def issue_row(
+    core: int, number: int, row: np.void, streams: Streams, state: State, out: Columns
+) -> bool:
+    """Put a row into the queue of its pipe; False if the queue is not known to have room."""
+    pipe = row["pipe"]
+    slot = core * PIPES + pipe
+    pipes = state.pipes
+    ring = state.queue.shape[1] - 1
+    place = pipes[slot, ISSUED_ROWS]
+    row_id = state.cores[core, NEXT_ID]
+    time = state.cores[core, SCALAR_FREE]
+    issue_pred = row_id - 1
+    frees = place - streams.depth[pipe]
+    if frees >= 0:
+        if frees >= pipes[slot, STARTED_ROWS]:
+            return False
+        gone = state.queue[slot, frees & ring]
+        if gone["time"] > time:
+            time = gone["time"]
+            issue_pred = gone["id"]
+    time += row["issue"]
+    state.cores[core, SCALAR_FREE] = time
+    entry = state.queue[slot, place & ring]
+    entry["time"] = time
+    entry["id"] = row_id
+    entry["row"] = number
+    entry["instance"] = state.cores[core, INSTANCE]
+    entry["dep"] = NO_ID
+    if row["role"] != NO_ROLE:
+        join_region(core, row, row_id, entry, state)
+    pipes[slot, ISSUED_ROWS] = place + 1
+    if out.full[0]:
+        out.issued[row_id] = time
+        out.issue_pred[row_id] = issue_pred
+    if pipes[slot, BLOCK] == NOT_BLOCKED:
+        state.cores[core, MASK] |= 1 << pipe
+    return True
+
+
+@kernel
+def scalar_row(
+    core: int, row: np.void, streams: Streams, table: Counters, state: State, out: Columns
+) -> bool:
+    """Carry out a row of the scalar unit; False if what it waits for is not known."""
+    slot = core * PIPES
+    row_id = state.cores[core, NEXT_ID]
+    issued = state.cores[core, SCALAR_FREE]
+    start, cause, pred = issued, CAUSE_ISSUED, row_id
+    kind = row["kind"]
+    busy = row["busy"]
+    if kind == DRAIN:
+        time, drained = last_visible(core, state)
+    elif kind == WAIT:
+        time, drained = take_flag(core, slot, row["key"], state)
+    elif kind == CROSS_WAIT:
+        time, drained = take_increment(core, slot, row["key"], table, state)
+    else:
+        time, drained = -1, NO_ID
+    if time == UNKNOWN and drained == 0:
+        return False
+    if drained != NO_ID and time >= start:
+        start, pred = time, drained
+        cause = CAUSE_DRAIN
+        if kind == WAIT:
+            cause = CAUSE_FLAG
+        elif kind == CROSS_WAIT:
+            cause = CAUSE_CROSS
+    if kind == LAUNCH:
+        busy += streams.start_offset[core]
+    end = start + busy
+    state.cores[core, SCALAR_FREE] = end
+    out.start[row_id] = start
+    out.cause[row_id] = cause
+    out.pred[row_id] = pred
+    if out.full[0]:
+        out.issued[row_id] = issued
+        out.issue_pred[row_id] = row_id - 1 if row_id > streams.core_first_id[core] else NO_ID
+    finish(core, slot, row_id, row, end, end, streams, table, state, out)
+    return True
+
+
+@kernel
+def run_pipe(
+    core: int, pipe: int, streams: Streams, table: Counters, state: State, out: Columns
+) -> None:
+    """Start the rows of a pipe, in order, until one waits for something unknown."""
+    slot = core * PIPES + pipe
+    pipes = state.pipes
+    ring = state.queue.shape[1] - 1
+    slots = len(pipes)
+    while pipes[slot, BLOCK] == NOT_BLOCKED:
+        place = pipes[slot, STARTED_ROWS]
+        if place == pipes[slot, ISSUED_ROWS]:
+            return
+        entry = state.queue[slot, place & ring]
+        row = streams.rows[entry["row"]]
+        start, cause, pred = start_of(core, slot, row, entry, table, state)
+        if start == UNKNOWN:
+            return
+        row_id = entry["id"]
+        entry["time"] = start
+        pipes[slot, STARTED_ROWS] = place + 1
+        out.start[row_id] = start
+        out.cause[row_id] = cause
+        out.pred[row_id] = pred
+        end = start + row["busy"]
+        if row["kind"] == TRANSFER:
+            pipes[slot, BLOCK] = AT_TRANSFER
+            push_pending(state, end * slots + slot)
+            return
+        finish(core, slot, row_id, row, end, end + row["latency"], streams, table, state, out)
+
+
+@kernel
+def start_of(
+    core: int, slot: int, row: np.void, entry: np.void, table: Counters, state: State
+) -> tuple[int, int, int]:
+    """Start, cause and predecessor of the first row of a pipe; (UNKNOWN, 0, 0) if not known.
+
+    Conditions are looked at in the order in which they win when they arrive together.
+    """
+    pipe = state.pipes[slot]
+    start, cause, pred = pipe[FREE], CAUSE_PIPE, pipe[LAST_ID]
+    kind = row["kind"]
+    if kind == WAIT:
+        time, source = take_flag(core, slot, row["key"], state)
+        if time == UNKNOWN:
+            return UNKNOWN, 0, 0
+        if time > start:
+            start, cause, pred = time, CAUSE_FLAG, source
+    elif kind == BARRIER:
+        if pipe[SEEN] > start:
+            start, cause, pred = pipe[SEEN], CAUSE_VISIBLE, pipe[SEEN_ID]
+    elif kind == CROSS_WAIT:
+        time, source = take_increment(core, slot, row["key"], table, state)
+        if time == UNKNOWN:
+            return UNKNOWN, 0, 0
+        if time > start:
+            start, cause, pred = time, CAUSE_CROSS, source
+    elif entry["dep"] != NO_ID:
+        if entry["dep_end"] == UNKNOWN:
+            pipe[BLOCK] = AT_UNIT
+            return UNKNOWN, 0, 0
+        if entry["dep_end"] > start:
+            start, cause, pred = entry["dep_end"], CAUSE_FLAG, entry["dep"]
+    if entry["time"] > start:
+        start, cause, pred = entry["time"], CAUSE_ISSUED, entry["id"]
+    return start, cause, pred
