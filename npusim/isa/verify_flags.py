@@ -1,6 +1,10 @@
-"""Rules about flags: they exist, they balance, and each counter has one kind of feeder."""
+"""Rules about flags: they exist, they balance, and each counter has one kind of feeder.
 
-from collections import Counter, defaultdict
+Rows are counted once per block; a matrix product with the number of instances of each block on
+each core gives the counts of every core.
+"""
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,132 +18,147 @@ from npusim.isa.topology import Topology
 Key = tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Tally:
+    """How often each core executes each flavour of an opcode.
+
+    Attributes:
+        keys: flavours, ascending.
+        counts: (cores, keys) int64.
+    """
+
+    keys: tuple[Key, ...]
+    counts: np.ndarray
+
+    def column(self, key: Key) -> np.ndarray:
+        """(cores,) int64 counts of one flavour; zeros if there is none."""
+        if key in self.keys:
+            return self.counts[:, self.keys.index(key)]
+        return np.zeros(len(self.counts), dtype=np.int64)
+
+
 def verify_flags(program: Program, limits: Limits) -> None:
     """Check ids, balance inside each core, and counters between cores.
 
     Raises:
         ProgramError: names core and flag, and what is wrong with it.
     """
-    for core, counts in _per_core(program, Opcode.SET_FLAG, Opcode.WAIT_FLAG).items():
-        for (src, dst, event), (sets, waits) in sorted(counts.items()):
-            flag = f"flag {Pipe(src).name} to {Pipe(dst).name}, event {event}"
-            if event >= limits.event_ids:
-                raise ProgramError(
-                    f"{program.core_name(core)}: {flag}: events are 0 to {limits.event_ids - 1}"
-                )
-            if sets != waits:
-                raise ProgramError(
-                    f"{program.core_name(core)}: {flag} is set {sets} times and waited for "
-                    f"{waits} times; every set needs one wait"
-                )
-    _verify_cross(program, limits)
+    placed = _placed(program)
+    _verify_events(program, placed, limits)
+    _verify_cross(program, placed, limits)
 
 
-def _verify_cross(program: Program, limits: Limits) -> None:
-    sends = _cross_sets(program)
-    fed = sorted({(flag, mode) for (_, flag), modes in sends.items() for mode in modes})
-    waits: dict[int, Counter[int]] = defaultdict(Counter)
-    for core, counts in _per_core(program, Opcode.CROSS_WAIT, Opcode.CROSS_WAIT).items():
-        for (_, flag), (_, times) in counts.items():
-            waits[core][flag] += times
+def _placed(program: Program) -> np.ndarray:
+    """(cores, blocks) int64: instances of each block on each core."""
+    blocks = len(program.blocks)
+    flat = program.core.astype(np.int64) * blocks + program.block
+    return np.bincount(flat, minlength=program.cores * blocks).reshape(program.cores, blocks)
+
+
+def _tally(program: Program, placed: np.ndarray, opcode: Opcode, columns: tuple[str, ...]) -> Tally:
+    """Count an opcode by arguments 0, 1 ... and, where asked, by pipe."""
+    per_block: list[dict[Key, int]] = []
+    for block in program.blocks:
+        rows = block.rows[block.rows["opcode"] == opcode]
+        found: dict[Key, int] = {}
+        for args, pipe in zip(rows["args"].tolist(), rows["pipe"].tolist(), strict=True):
+            values = {"0": args[0], "1": args[1], "2": args[2], "pipe": pipe}
+            key = tuple(values[name] for name in columns)
+            found[key] = found.get(key, 0) + 1
+        per_block.append(found)
+    keys = tuple(sorted({key for found in per_block for key in found}))
+    counts = np.array([[f.get(k, 0) for k in keys] for f in per_block], dtype=np.int64)
+    return Tally(keys, placed @ counts.reshape(len(per_block), len(keys)))
+
+
+def _verify_events(program: Program, placed: np.ndarray, limits: Limits) -> None:
+    sets = _tally(program, placed, Opcode.SET_FLAG, ("0", "1", "2"))
+    waits = _tally(program, placed, Opcode.WAIT_FLAG, ("0", "1", "2"))
+    for key in sorted({*sets.keys, *waits.keys}):
+        src, dst, event = key
+        flag = f"flag {Pipe(src).name} to {Pipe(dst).name}, event {event}"
+        raised, awaited = sets.column(key), waits.column(key)
+        if event >= limits.event_ids:
+            core = int(np.flatnonzero(raised + awaited)[0])
+            raise ProgramError(
+                f"{program.core_name(core)}: {flag}: events are 0 to {limits.event_ids - 1}"
+            )
+        for core in np.flatnonzero(raised != awaited).tolist():
+            raise ProgramError(
+                f"{program.core_name(core)}: {flag} is set {raised[core]} times and waited for "
+                f"{awaited[core]} times; every set needs one wait"
+            )
+
+
+def _verify_cross(program: Program, placed: np.ndarray, limits: Limits) -> None:
+    sends = _tally(program, placed, Opcode.CROSS_SET, ("0", "1"))
+    _verify_sending_pipes(program, placed)
+    waits = _tally(program, placed, Opcode.CROSS_WAIT, ("1",))
     topology = Topology(program)
-    increments: dict[tuple[tuple[int, ...], int, int], int] = {}
-    for core in topology.used:
-        arrived: dict[int, dict[int, int]] = defaultdict(dict)
-        for flag, mode in fed:
-            key = (topology.senders(core, mode), flag, mode)
-            if key not in increments:
-                increments[key] = _increments(program, core, key, sends)
-            if increments[key]:
-                arrived[flag][mode] = increments[key]
-        _verify_counters(program, core, arrived, waits[core], limits)
+    flags = sorted({flag for _, flag in sends.keys} | {flag for (flag,) in waits.keys})
+    for flag in flags:
+        arrived = {
+            mode: _increments(program, topology, mode, flag, sends.column((mode, flag)))
+            for mode in sorted(mode for mode, other in sends.keys if other == flag)
+        }
+        waited = waits.column((flag,))
+        for core in topology.used:
+            counts = {mode: n[core] for mode, n in arrived.items() if n[core]}
+            if counts or waited[core]:
+                _verify_counter(program, core, flag, counts, int(waited[core]), limits)
 
 
 def _increments(
-    program: Program,
-    core: int,
-    key: tuple[tuple[int, ...], int, int],
-    sends: dict[tuple[int, int], dict[int, int]],
-) -> int:
-    """How often the senders of a counter have all set its flag."""
-    senders, flag, mode = key
-    counts = [sends.get((sender, flag), {}).get(mode, 0) for sender in senders]
-    if counts and max(counts) != min(counts):
-        raise ProgramError(
-            f"{program.core_name(core)}: cross-core flag {flag} (mode {mode}) is set "
-            f"{min(counts)} to {max(counts)} times by its senders; all must set it equally"
-        )
-    return counts[0] if counts else 0
-
-
-def _verify_counters(
-    program: Program,
-    core: int,
-    arrived: dict[int, dict[int, int]],
-    waited: Counter[int],
-    limits: Limits,
-) -> None:
-    name = program.core_name(core)
-    for flag in sorted({*arrived, *waited}):
-        if flag >= limits.cross_core_flag_ids:
-            raise ProgramError(
-                f"{name}: cross-core flag {flag}: flags are 0 to {limits.cross_core_flag_ids - 1}"
-            )
-        modes = arrived.get(flag, {})
-        if len(modes) > 1:
-            raise ProgramError(
-                f"{name}: cross-core flag {flag} is fed in modes "
-                f"{' and '.join(str(m) for m in sorted(modes))}; use one flag for each"
-            )
-        surplus = sum(modes.values()) - waited[flag]
-        if surplus != program.surplus_flags.get((core, flag), 0):
-            raise ProgramError(
-                f"{name}: cross-core flag {flag} is raised {sum(modes.values())} times and waited "
-                f"for {waited[flag]} times; balance it or declare the surplus"
-            )
-
-
-def _cross_sets(program: Program) -> dict[tuple[int, int], dict[int, int]]:
-    """``{(sending core, flag): {mode: sets}}``; refuses a flag sent from two pipes."""
-    result: dict[tuple[int, int], dict[int, int]] = {}
-    pipes: dict[tuple[int, int], set[int]] = defaultdict(set)
-    for number, block in enumerate(program.blocks):
-        rows = block.rows[block.rows["opcode"] == Opcode.CROSS_SET]
-        if not len(rows):
-            continue
-        cores, times = np.unique(program.core[program.block == number], return_counts=True)
-        for row in rows:
-            mode, flag = int(row["args"][0]), int(row["args"][1])
-            for core, n in zip(cores.tolist(), times.tolist(), strict=True):
-                modes = result.setdefault((core, flag), {})
-                modes[mode] = modes.get(mode, 0) + n
-                pipes[core, flag].add(int(row["pipe"]))
-    for (core, flag), used in sorted(pipes.items()):
-        if len(used) > 1:
-            raise ProgramError(
-                f"{program.core_name(core)}: cross-core flag {flag} is set from pipes "
-                f"{' and '.join(Pipe(p).name for p in sorted(used))}; set it from one pipe"
-            )
+    program: Program, topology: Topology, mode: int, flag: int, sent: np.ndarray
+) -> list[int]:
+    """By core: how often all senders of its counter have set the flag in a mode."""
+    result = [0] * program.cores
+    checked: dict[tuple[int, ...], int] = {}
+    for core in topology.used:
+        senders = topology.senders(core, mode)
+        if senders not in checked:
+            counts = sent[list(senders)]
+            if len(counts) and counts.max() != counts.min():
+                raise ProgramError(
+                    f"{program.core_name(core)}: cross-core flag {flag} (mode {mode}) is set "
+                    f"{counts.min()} to {counts.max()} times by its senders; all must set it "
+                    "equally"
+                )
+            checked[senders] = int(counts[0]) if len(counts) else 0
+        result[core] = checked[senders]
     return result
 
 
-def _per_core(
-    program: Program, first: Opcode, second: Opcode
-) -> dict[int, dict[Key, tuple[int, int]]]:
-    """Per core and flag key: how often ``first`` and ``second`` are executed."""
-    result: dict[int, dict[Key, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
-    width = 3 if first == Opcode.SET_FLAG else 2
-    for number, block in enumerate(program.blocks):
-        rows = block.rows
-        counts: dict[Key, list[int]] = defaultdict(lambda: [0, 0])
-        for position, opcode in enumerate((first, second)):
-            for row in rows[rows["opcode"] == opcode]:
-                counts[tuple(int(a) for a in row["args"][:width])][position] += 1
-        if not counts:
-            continue
-        cores, times = np.unique(program.core[program.block == number], return_counts=True)
-        for core, n in zip(cores.tolist(), times.tolist(), strict=True):
-            for key, (one, two) in counts.items():
-                result[core][key][0] += n * one
-                result[core][key][1] += n * two
-    return {c: {k: (v[0], v[1]) for k, v in counts.items()} for c, counts in result.items()}
+def _verify_counter(
+    program: Program, core: int, flag: int, counts: dict[int, int], waited: int, limits: Limits
+) -> None:
+    name = program.core_name(core)
+    if flag >= limits.cross_core_flag_ids:
+        raise ProgramError(
+            f"{name}: cross-core flag {flag}: flags are 0 to {limits.cross_core_flag_ids - 1}"
+        )
+    if len(counts) > 1:
+        raise ProgramError(
+            f"{name}: cross-core flag {flag} is fed in modes "
+            f"{' and '.join(str(m) for m in counts)}; use one flag for each"
+        )
+    raised = sum(counts.values())
+    if raised - waited != program.surplus_flags.get((core, flag), 0):
+        raise ProgramError(
+            f"{name}: cross-core flag {flag} is raised {raised} times and waited for {waited} "
+            "times; balance it or declare the surplus"
+        )
+
+
+def _verify_sending_pipes(program: Program, placed: np.ndarray) -> None:
+    """A core sends each flag from one pipe, so that its sets have one order."""
+    sends = _tally(program, placed, Opcode.CROSS_SET, ("1", "pipe"))
+    for flag in sorted({flag for flag, _ in sends.keys}):
+        pipes = [pipe for other, pipe in sends.keys if other == flag]
+        used = np.stack([sends.column((flag, pipe)) > 0 for pipe in pipes])
+        for core in np.flatnonzero(used.sum(axis=0) > 1).tolist():
+            names = [Pipe(p).name for p, has in zip(pipes, used[:, core], strict=True) if has]
+            raise ProgramError(
+                f"{program.core_name(core)}: cross-core flag {flag} is set from pipes "
+                f"{' and '.join(names)}; set it from one pipe"
+            )
