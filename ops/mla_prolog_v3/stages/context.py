@@ -45,11 +45,13 @@ class OuterStep:
         index: number of the iteration.
         start: its first token.
         rows: its tokens.
+        split: (first row, rows) of each AIV for work that goes token by token.
     """
 
     index: int
     start: int
     rows: int
+    split: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
