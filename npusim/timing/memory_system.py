@@ -78,6 +78,7 @@ def submit(memory: Memory, slot: int, access: int, address: int, now: int) -> No
     slots = memory.slots
     kind = memory.accesses[record + D_KIND]
     size = memory.accesses[record + D_SIZE]
+    serve(memory, now)  # a flow that joins starts from the service of its class at this cycle
     serial = look_up(memory, core, access, address, now)
     missed = memory.scratch[X_MISS_BYTES]
     if kind == WRITE:
