@@ -84,9 +84,14 @@ def whole() -> Callable[[F64, str], F64]:
 
 @pytest.fixture(scope="session")
 def probes() -> npt.NDArray[np.float32]:
-    """fp32 values around every upper half-word: 65,536 x 7 words (3.7 MB)."""
+    """fp32 values around every upper half-word: 65,536 x 10 words (2.6 MB).
+
+    The lower halves hold the ties of bf16 (0x8000) and of fp16 (0x1000, 0x3000).
+    """
     high = np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)
-    low = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xA5A5, 0xFFFF], dtype=np.uint32)
+    low = np.array(
+        [0, 1, 0x1000, 0x1001, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xA5A5, 0xFFFF], dtype=np.uint32
+    )
     words = (high[:, None] | low).reshape(-1)
     print(f"fp32 probes: {words.size} words, {words.nbytes} bytes")
     return words.view(np.float32)

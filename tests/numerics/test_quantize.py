@@ -63,6 +63,23 @@ def test_dynamic_orders_as_written_out(seed: int) -> None:
         np.testing.assert_array_equal(new.values[row], want)
 
 
+@pytest.mark.parametrize(
+    ("largest", "element", "codes"),
+    [
+        # Found by search: the element lies between two codes, and an ulp of the factor decides.
+        (5.8270134925842285, -5.482898235321045, [-120, -120, -119, -120]),
+        (80.98613739013672, -58.98596954345703, [-93, -93, -93, -92]),
+    ],
+)
+def test_orders_can_be_told_apart(largest: float, element: float, codes: list[int]) -> None:
+    x = np.array([[largest, element]], dtype=np.float32)
+    got = [
+        int(per_token(x, order=order, path=Int8Path.VIA_INT32, model=A5).values[0, 1])
+        for order in DynamicOrder
+    ]
+    assert got == codes
+
+
 @given(SEEDS, st.sampled_from(list(DynamicOrder)))
 def test_dequantised_rows_are_near(seed: int, order: DynamicOrder) -> None:
     x = _values(seed, 4, 128)
