@@ -11,6 +11,7 @@ from npusim.architecture import Architecture
 from npusim.chips.load import load_chip
 from npusim.chips.model import Chip
 from npusim.errors import ParameterError
+from npusim.functional.interpreter import run_program
 from npusim.numerics.model import NumericsModel
 from npusim.ops.common.operator import Arrays, Validity
 from npusim.ops.mla_prolog_v3 import OPERATOR
@@ -70,12 +71,44 @@ def same_bits() -> Callable[[np.ndarray, np.ndarray], bool]:
 
 
 @pytest.fixture(scope="session")
-def compute(model: NumericsModel) -> Callable[..., Arrays]:
-    """The reference's outputs; inputs from seed 0 unless replaced by keyword."""
+def inputs_of() -> Callable[..., Arrays]:
+    """All inputs of a call from a seed, some of them replaced by keyword."""
+
+    def make(p: MlaPrologParams, seed: int = 0, **replaced: np.ndarray) -> Arrays:
+        return OPERATOR.make_inputs(p, seed, frozenset(t.name for t in p.tensors)) | replaced
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def compute(model: NumericsModel, inputs_of: Callable[..., Arrays]) -> Callable[..., Arrays]:
+    """The reference's outputs for the inputs of ``inputs_of``."""
 
     def run(p: MlaPrologParams, seed: int = 0, **replaced: np.ndarray) -> Arrays:
-        inputs = OPERATOR.make_inputs(p, seed, frozenset(t.name for t in p.tensors))
-        return OPERATOR.reference(p, inputs | replaced, model)
+        return OPERATOR.reference(p, inputs_of(p, seed, **replaced), model)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def both(
+    chip: Chip,
+    model: NumericsModel,
+    inputs_of: Callable[..., Arrays],
+    same_bits: Callable[[np.ndarray, np.ndarray], bool],
+) -> Callable[..., Arrays]:
+    """The outputs of reference and tile program, which must be the same bits."""
+
+    def run(p: MlaPrologParams, seed: int = 0, on: Chip = chip, **replaced: np.ndarray) -> Arrays:
+        inputs = inputs_of(p, seed, **replaced)
+        controls = {n: inputs[n] for n in ("cache_index", "actual_seq_len") if n in inputs}
+        program = OPERATOR.build(p, OPERATOR.tiling(p, on, {}), on, controls)
+        computed = run_program(program, OPERATOR.to_storage(p, inputs), model=model)
+        outputs = OPERATOR.reference(p, inputs, model)
+        for name, expected in outputs.items():
+            got = computed[name].reshape(expected.shape)
+            assert same_bits(got, expected), f"{name} differs between program and reference"
+        return outputs
 
     return run
 
