@@ -136,7 +136,8 @@ class CacheLayout:
         if self.c0 is None:
             stored[:, :dense] = x.reshape(self.block_num, dense)
         else:
-            pieces = x.reshape(self.block_num, self.block_size, -1, self.c0)
+            count = self.width // self.c0
+            pieces = x.reshape(self.block_num, self.block_size, count, self.c0)
             stored[:, :dense] = pieces.transpose(0, 2, 1, 3).reshape(self.block_num, dense)
         return stored.reshape(-1)
 
@@ -150,7 +151,8 @@ class CacheLayout:
         dense = self.block_size * self.width
         blocks = stored.reshape(self.block_num, self.stride)[:, :dense]
         if self.c0 is not None:
-            pieces = blocks.reshape(self.block_num, -1, self.block_size, self.c0)
+            count = self.width // self.c0
+            pieces = blocks.reshape(self.block_num, count, self.block_size, self.c0)
             blocks = pieces.transpose(0, 2, 1, 3)
         return blocks.reshape(self.rows, self.width).copy()
 

@@ -222,18 +222,22 @@ def _figures(a: F64, g: F64, limits: Thresholds | None) -> ErrorFigures:
         max_abs=float(np.abs(error).max()),
         mare=float(relative.max()),
         mere=float(relative.mean()),
-        rmse=float(np.sqrt(np.mean(error * error))),
+        rmse=_root_mean_square(error),
         balance=abs(int((error > 0).sum()) - int((error < 0).sum())) / a.size,
         small_errors=small,
     )
+
+
+def _root_mean_square(x: F64) -> float:
+    scale = float(np.abs(x).max())  # the squares of huge elements would overflow
+    return scale * float(np.sqrt(np.mean((x / scale) ** 2))) if scale else 0.0
 
 
 def _max_ulp(a: F64, g: F64, dtype: DType) -> float:
     finite = np.isfinite(a) & np.isfinite(g)
     if not finite.any():
         return 0.0
-    error = np.abs(a - g)[finite]
-    return float((error / ulp(g[finite], dtype)).max())
+    return float((np.abs(a[finite] - g[finite]) / ulp(g[finite], dtype)).max())
 
 
 def ulp(x: F64, dtype: DType) -> F64:

@@ -98,7 +98,7 @@ class FractalLayout:
         if down or across:
             x = np.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, down), (0, across)])
         parts = x.reshape(*x.shape[:-2], *self._split(rows, columns))
-        return np.ascontiguousarray(parts.transpose(self._order(parts.ndim)))
+        return parts.transpose(self._order(parts.ndim)).copy(order="C")
 
     def unpack(self, stored: Array, rows: int, columns: int) -> Array:
         """Inverse of ``pack``: (..., *shape) or (..., size) to (..., rows, columns)."""
