@@ -38,7 +38,7 @@ from npusim.timing.compiled_state import (
     SEEN_ID,
     STARTED_ROWS,
     UNKNOWN,
-    Columns,
+    Output,
     State,
     push_pending,
 )
@@ -54,17 +54,21 @@ from npusim.timing.compiled_streams import (
     Streams,
 )
 from npusim.timing.kernel import kernel
+from npusim.timing.options import Level
+from npusim.timing.records import Cause
 
-CAUSE_ISSUED = 0
-CAUSE_PIPE = 1
-CAUSE_FLAG = 2
-CAUSE_VISIBLE = 3
-CAUSE_CROSS = 4
-CAUSE_DRAIN = 5
+CAUSE_ISSUED = int(Cause.ISSUED)
+CAUSE_PIPE = int(Cause.PIPE)
+CAUSE_FLAG = int(Cause.FLAG)
+CAUSE_VISIBLE = int(Cause.VISIBLE)
+CAUSE_CROSS = int(Cause.CROSS)
+CAUSE_DRAIN = int(Cause.DRAIN)
+STAGE = int(Level.STAGE)
+INSTRUCTION = int(Level.INSTRUCTION)
 
 
 @kernel
-def advance(core: int, streams: Streams, table: Counters, state: State, out: Columns) -> None:
+def advance(core: int, streams: Streams, table: Counters, state: State, out: Output) -> None:
     """Resolve everything of a core that does not depend on what is still unknown."""
     cores = state.cores
     while True:
@@ -80,7 +84,7 @@ def advance(core: int, streams: Streams, table: Counters, state: State, out: Col
 
 
 @kernel
-def issue_next(core: int, streams: Streams, table: Counters, state: State, out: Columns) -> bool:
+def issue_next(core: int, streams: Streams, table: Counters, state: State, out: Output) -> bool:
     """Let the scalar unit deal with the next row; False if it has to wait or is done."""
     cores = state.cores
     while cores[core, ROW] == cores[core, ROW_END]:
@@ -106,7 +110,7 @@ def issue_next(core: int, streams: Streams, table: Counters, state: State, out: 
 
 @kernel
 def issue_row(
-    core: int, number: int, row: np.void, streams: Streams, state: State, out: Columns
+    core: int, number: int, row: np.void, streams: Streams, state: State, out: Output
 ) -> bool:
     """Put a row into the queue of its pipe; False if the queue is not known to have room."""
     pipe = row["pipe"]
@@ -136,7 +140,7 @@ def issue_row(
     if row["role"] != NO_ROLE:
         join_region(core, row, row_id, entry, state)
     pipes[slot, ISSUED_ROWS] = place + 1
-    if out.full[0]:
+    if out.level[0] >= INSTRUCTION:
         out.issued[row_id] = time
         out.issue_pred[row_id] = issue_pred
     if pipes[slot, BLOCK] == NOT_BLOCKED:
@@ -146,7 +150,7 @@ def issue_row(
 
 @kernel
 def scalar_row(
-    core: int, row: np.void, streams: Streams, table: Counters, state: State, out: Columns
+    core: int, row: np.void, streams: Streams, table: Counters, state: State, out: Output
 ) -> bool:
     """Carry out a row of the scalar unit; False if what it waits for is not known."""
     slot = core * PIPES
@@ -176,19 +180,18 @@ def scalar_row(
         busy += streams.start_offset[core]
     end = start + busy
     state.cores[core, SCALAR_FREE] = end
-    out.start[row_id] = start
-    out.cause[row_id] = cause
-    out.pred[row_id] = pred
-    if out.full[0]:
+    instance = state.cores[core, INSTANCE]
+    note_start(slot, row_id, instance, issued, start, cause, pred, streams, state, out)
+    if out.level[0] >= INSTRUCTION:
         out.issued[row_id] = issued
         out.issue_pred[row_id] = row_id - 1 if row_id > streams.core_first_id[core] else NO_ID
-    finish(core, slot, row_id, row, end, end, streams, table, state, out)
+    finish(core, slot, row_id, row, instance, start, end, end, streams, table, state, out)
     return True
 
 
 @kernel
 def run_pipe(
-    core: int, pipe: int, streams: Streams, table: Counters, state: State, out: Columns
+    core: int, pipe: int, streams: Streams, table: Counters, state: State, out: Output
 ) -> None:
     """Start the rows of a pipe, in order, until one waits for something unknown."""
     slot = core * PIPES + pipe
@@ -205,17 +208,40 @@ def run_pipe(
         if start == UNKNOWN:
             return
         row_id = entry["id"]
+        instance = entry["instance"]
+        note_start(slot, row_id, instance, entry["time"], start, cause, pred, streams, state, out)
         entry["time"] = start
         pipes[slot, STARTED_ROWS] = place + 1
-        out.start[row_id] = start
-        out.cause[row_id] = cause
-        out.pred[row_id] = pred
         end = start + row["busy"]
         if row["kind"] == TRANSFER:
             pipes[slot, BLOCK] = AT_TRANSFER
             push_pending(state, end * slots + slot)
             return
-        finish(core, slot, row_id, row, end, end + row["latency"], streams, table, state, out)
+        visible = end + row["latency"]
+        finish(core, slot, row_id, row, instance, start, end, visible, streams, table, state, out)
+
+
+@kernel
+def note_start(
+    slot: int,
+    row_id: int,
+    instance: int,
+    issued: int,
+    start: int,
+    cause: int,
+    pred: int,
+    streams: Streams,
+    state: State,
+    out: Output,
+) -> None:
+    """Record that a row starts, before the state of its pipe changes."""
+    out.start[row_id] = start
+    out.cause[row_id] = cause
+    out.pred[row_id] = pred
+    if out.level[0] >= STAGE:
+        out.wait[slot] += start - max(issued, state.pipes[slot, FREE])
+        stage = streams.stage[instance]
+        out.stage_start[stage] = min(out.stage_start[stage], start)
 
 
 @kernel

@@ -28,20 +28,27 @@ from npusim.timing.compiled_state import (
     SEEN_ID,
     STARTED_ROWS,
     UNKNOWN,
-    Columns,
+    Output,
     State,
     list_core,
 )
 from npusim.timing.compiled_streams import (
     CROSS_SET,
     DRAINS,
+    LAUNCH,
     NO_ROLE,
     PIPES,
     SET,
     STARTS,
+    TRANSFER,
+    WORK,
     Streams,
 )
 from npusim.timing.kernel import kernel
+from npusim.timing.options import Level
+
+STAGE = int(Level.STAGE)
+INSTRUCTION = int(Level.INSTRUCTION)
 
 
 @kernel
@@ -130,12 +137,14 @@ def finish(
     slot: int,
     row_id: int,
     row: np.void,
+    instance: int,
+    start: int,
     end: int,
     visible: int,
     streams: Streams,
     table: Counters,
     state: State,
-    out: Columns,
+    out: Output,
 ) -> None:
     """Note the end of a row and everything that follows from it inside the core."""
     pipe = state.pipes[slot]
@@ -144,11 +153,16 @@ def finish(
     if visible > pipe[SEEN]:
         pipe[SEEN] = visible
         pipe[SEEN_ID] = row_id
-    if out.full[0]:
+    kind = row["kind"]
+    if out.level[0] >= STAGE:
+        if kind in (WORK, TRANSFER, LAUNCH):
+            out.busy[slot] += end - start
+        stage = streams.stage[instance]
+        out.stage_end[stage] = max(out.stage_end[stage], end)
+    if out.level[0] >= INSTRUCTION:
         out.end[row_id] = end
         out.visible[row_id] = pipe[SEEN]
         out.via[row_id] = pipe[SEEN_ID]
-    kind = row["kind"]
     if kind == SET:
         raise_flag(core, row, pipe[SEEN], row_id, streams, state)
     elif kind == CROSS_SET:

@@ -19,7 +19,7 @@ from npusim.timing.compiled_state import (
     NOT_BLOCKED,
     OK,
     STARTED_ROWS,
-    Columns,
+    Output,
     State,
     list_core,
     pop_pending,
@@ -29,12 +29,17 @@ from npusim.timing.kernel import kernel
 from npusim.timing.memory_layout import NEVER
 from npusim.timing.memory_state import Memory
 from npusim.timing.memory_system import (
+    hit_bytes_of,
     latency_of,
+    miss_bytes_of,
     next_event,
     reallocate,
     retire,
     submit,
 )
+from npusim.timing.options import Level
+
+INSTRUCTION = int(Level.INSTRUCTION)
 
 
 @kernel
@@ -43,7 +48,7 @@ def run_loop(
     table: Counters,
     state: State,
     memory: Memory,
-    out: Columns,
+    out: Output,
     ended: np.ndarray,
 ) -> int:
     """Run a program to its end; returns OK, DEADLOCK or FLAGS_FULL.
@@ -66,7 +71,7 @@ def run_loop(
             break
         count = retire(memory, now, ended)
         for i in range(count):
-            end_transfer(ended[i], now, latency_of(memory, ended[i]), streams, table, state, out)
+            end_transfer(ended[i], now, streams, table, state, memory, out)
         advance_listed(streams, table, state, out)
         while state.pending_count[0] > 0 and state.pending[0] // slots == now:
             submit_first(now, streams, state, memory)
@@ -79,7 +84,7 @@ def run_loop(
 
 
 @kernel
-def advance_listed(streams: Streams, table: Counters, state: State, out: Columns) -> None:
+def advance_listed(streams: Streams, table: Counters, state: State, out: Output) -> None:
     """Advance the listed cores, and those that they list, to a fixed point."""
     while state.listed_count[0] > 0 and state.status[0] == OK:
         state.listed_count[0] -= 1
@@ -92,21 +97,30 @@ def advance_listed(streams: Streams, table: Counters, state: State, out: Columns
 def end_transfer(
     slot: int,
     now: int,
-    latency: int,
     streams: Streams,
     table: Counters,
     state: State,
-    out: Columns,
+    memory: Memory,
+    out: Output,
 ) -> None:
     """End the GM transfer of a pipe, so that the pipe can go on."""
     core = slot // PIPES
-    pipe = slot - core * PIPES
     ring = state.queue.shape[1] - 1
     entry = state.queue[slot, (state.pipes[slot, STARTED_ROWS] - 1) & ring]
     row = streams.rows[entry["row"]]
+    row_id = entry["id"]
+    missed = miss_bytes_of(memory, slot)
+    path = streams.path[row["access"]]
+    out.hit_bytes[path] += hit_bytes_of(memory, slot)
+    out.missed_bytes[path] += missed
+    if out.level[0] >= INSTRUCTION:
+        out.miss_bytes[row_id] = missed
     state.pipes[slot, BLOCK] = NOT_BLOCKED
-    state.cores[core, MASK] |= 1 << pipe
-    finish(core, slot, entry["id"], row, now, now + latency, streams, table, state, out)
+    state.cores[core, MASK] |= 1 << (slot - core * PIPES)
+    visible = now + latency_of(memory, slot)
+    start = entry["time"]
+    instance = entry["instance"]
+    finish(core, slot, row_id, row, instance, start, now, visible, streams, table, state, out)
     list_core(state, core)
 
 

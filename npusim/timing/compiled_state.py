@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npusim.timing.compiled_counters import Counters
 from npusim.timing.compiled_streams import PIPES, Packed
+from npusim.timing.costs.gm import Path
 from npusim.timing.kernel import kernel
-
-NEVER = np.iinfo(np.int64).max
+from npusim.timing.options import Level
 
 # Columns of `State.cores`.
 SCALAR_FREE = 0
@@ -89,7 +88,6 @@ class State(NamedTuple):
         units: (cores, regions, 4) int64.
         pending: heap of ``cycle * slots + slot`` of transfers to submit; pending_count: (1,).
         listed: (cores,) int64, stack of cores to advance; listed_count: (1,).
-        drain: (2,) int64, result of a look-up over all pipes of a core.
         status: (1,) int64.
     """
 
@@ -110,14 +108,17 @@ class State(NamedTuple):
     status: np.ndarray
 
 
-class Columns(NamedTuple):
-    """Records being written, by id (one more row than the program executes: the tail).
+class Output(NamedTuple):
+    """What a run leaves: see `records.Columns`, `records.Totals` and `records.Sums`.
 
     Attributes:
-        full: (1,) int64, 1 if the columns from ``issued`` on are written.
+        level: (1,) int64, the `Level`. Columns from ``issued`` on are empty below INSTRUCTION.
+        busy, wait: (cores * PIPES,) int64; written from STAGE on, as is all that follows.
+        stage_start, stage_end: (stages,) int64.
+        hit_bytes, missed_bytes: (paths,) int64, written at every level.
     """
 
-    full: np.ndarray
+    level: np.ndarray
     start: np.ndarray
     cause: np.ndarray
     pred: np.ndarray
@@ -126,15 +127,22 @@ class Columns(NamedTuple):
     visible: np.ndarray
     via: np.ndarray
     issue_pred: np.ndarray
+    miss_bytes: np.ndarray
+    busy: np.ndarray
+    wait: np.ndarray
+    stage_start: np.ndarray
+    stage_end: np.ndarray
+    hit_bytes: np.ndarray
+    missed_bytes: np.ndarray
 
 
-def new_state(packed: Packed, table: Counters, ahead: int) -> State:
+def new_state(packed: Packed, ahead: int) -> State:
     """The state before the first cycle.
 
     Args:
         ahead: sets of one flag that may be resolved before their waits; a power of two.
     """
-    streams = packed.streams
+    streams, table = packed.streams, packed.counters
     cores = len(streams.core_start) - 1
     slots = cores * PIPES
     ring = 1 << int(streams.depth.max() + 1).bit_length()
@@ -162,6 +170,30 @@ def new_state(packed: Packed, table: Counters, ahead: int) -> State:
     for column in (FREE, LAST_ID, SEEN, SEEN_ID):
         state.pipes[:, column] = -1
     return state
+
+
+def new_output(rows: int, slots: int, stages: int, level: Level) -> Output:
+    """Output of a program of ``rows`` executed rows (the tail is one more)."""
+    kept = rows + 1
+    full = kept if level >= Level.INSTRUCTION else 0
+    return Output(
+        level=np.array([level], np.int64),
+        start=np.zeros(kept, np.int64),
+        cause=np.zeros(kept, np.int8),
+        pred=np.zeros(kept, np.int32),
+        issued=np.zeros(full, np.int64),
+        end=np.zeros(full, np.int64),
+        visible=np.zeros(full, np.int64),
+        via=np.zeros(full, np.int32),
+        issue_pred=np.zeros(full, np.int32),
+        miss_bytes=np.zeros(full, np.int32),
+        busy=np.zeros(slots, np.int64),
+        wait=np.zeros(slots, np.int64),
+        stage_start=np.full(stages, np.iinfo(np.int64).max),
+        stage_end=np.zeros(stages, np.int64),
+        hit_bytes=np.zeros(len(Path), np.int64),
+        missed_bytes=np.zeros(len(Path), np.int64),
+    )
 
 
 @kernel

@@ -71,6 +71,8 @@ class Streams(NamedTuple):
         rows: (n,) `PACKED_ROW`.
         first_row, end_row: (variants,) int64, rows of each variant.
         variant: (i,) int32, variant of each instance.
+        stage: (i,) int32, stage of each instance.
+        path: (accesses,) int64, `Path` of each access class.
         base_start: (i,) int64, bases: (b,) int64, as in the program.
         core_start: (cores + 1,) int64, instances of each core.
         core_first_id: (cores + 1,) int64, ids of each core.
@@ -84,6 +86,8 @@ class Streams(NamedTuple):
     first_row: np.ndarray
     end_row: np.ndarray
     variant: np.ndarray
+    stage: np.ndarray
+    path: np.ndarray
     base_start: np.ndarray
     bases: np.ndarray
     core_start: np.ndarray
@@ -132,21 +136,28 @@ def pack(program: Program, costs: CostTable, start_offset: np.ndarray) -> Packed
     wait_flags = tuple(flag for (flag,) in wait_keys)
     streams = Streams(
         rows=_packed_rows(rows, kind, key),
-        first_row=first_row,
-        end_row=end_row,
-        variant=costs.variant,
-        base_start=program.base_start,
-        bases=program.bases,
-        core_start=program.core_start,
+        first_row=_plain(first_row),
+        end_row=_plain(end_row),
+        variant=_plain(costs.variant),
+        stage=_plain(program.stage),
+        path=_plain(costs.accesses["path"]),
+        base_start=_plain(program.base_start),
+        bases=_plain(program.bases),
+        core_start=_plain(program.core_start),
         core_first_id=program.first_id[program.core_start],
-        depth=costs.queue_depth,
+        depth=_plain(costs.queue_depth),
         flag_dst=np.array([dst for _, dst, _ in flags], dtype=np.int32),
         units=np.array([rows["unit"].max(initial=NONE) + 1], dtype=np.int64),
-        start_offset=start_offset,
+        start_offset=_plain(start_offset),
     )
     sets = _sets_by_core(program, costs, np.where(kind == CROSS_SET, key, NONE), len(set_keys))
     table = counters(program, used, set_keys, wait_flags, sets, costs.cross_latency)
     return Packed(streams, table, flags, wait_flags)
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """A contiguous, writable array: numba would compile anew for any other kind."""
+    return np.require(array, requirements=("C", "W"))
 
 
 def _roles(rows: np.ndarray) -> np.ndarray:

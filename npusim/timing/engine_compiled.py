@@ -15,13 +15,77 @@ import numba
 import numpy as np
 from numba.extending import register_jitable
 
+from npusim.isa.program import Program
 from npusim.timing import compiled_loop
 from npusim.timing.cache import cache_folder, numba_cache_in
+from npusim.timing.compiled_report import engine_result, waiting_units
+from npusim.timing.compiled_size import require_memory
+from npusim.timing.compiled_state import (
+    DEADLOCK,
+    FLAGS_FULL,
+    Output,
+    State,
+    new_output,
+    new_state,
+)
+from npusim.timing.compiled_streams import PIPES, Packed, pack
+from npusim.timing.costs.table import CostTable
+from npusim.timing.deadlock import deadlock_error
 from npusim.timing.kernel import KERNELS
+from npusim.timing.memory_state import Memory, new_memory
+from npusim.timing.memory_system import rewind
+from npusim.timing.options import CacheState, Level
+from npusim.timing.records import EngineResult
+
+AHEAD = 4
+"""Sets of one flag that may be resolved before their waits, at first; legal programs need 1."""
+
+APART = frozenset({"advance", "submit", "retire", "reallocate"})
+"""Functions that stay functions in the machine code; all others become part of their callers,
+because passing the tables costs more than most of them do."""
+
+_OPTIONS: dict[str, Any] = {"_nrt": False, "nogil": True, "error_model": "numpy"}
+"""Nothing that is compiled allocates arrays, so reference counting is left out; threads may run
+at the same time; a division need not check for zero."""
+
+
+def run(
+    program: Program,
+    costs: CostTable,
+    *,
+    l2: CacheState,
+    level: Level,
+    start_offset: np.ndarray,
+) -> EngineResult:
+    """Time a program; a warm L2 is what one run before leaves.
+
+    Args:
+        start_offset: (cores,) int64 cycles by which each core starts late.
+
+    Raises:
+        DeadlockError: the program cannot go on.
+        ProgramError: the records do not fit the machine's memory at this level.
+    """
+    require_memory(program, level)
+    packed = pack(program, costs, start_offset)
+    runs = 2 if l2 is CacheState.WARM else 1
+    ahead = AHEAD
+    while True:
+        memory = new_memory(program, costs, runs)
+        status, state, out = _run_once(program, packed, memory, ahead, level)
+        if status != FLAGS_FULL:
+            break
+        ahead *= 2
+    for _ in range(1, runs if status != DEADLOCK else 1):
+        rewind(memory)
+        status, state, out = _run_once(program, packed, memory, ahead, level)
+    if status == DEADLOCK:
+        raise deadlock_error(program, *waiting_units(packed, state))
+    return engine_result(program, costs, memory, out, level)
 
 
 def compiled_sources() -> list[Path]:
-    """Every file with functions that are compiled, and those with the constants they use."""
+    """Every file with functions that are compiled, and the one that says how."""
     return sorted({Path(inspect.getfile(f)) for f in KERNELS} | {Path(__file__)})
 
 
@@ -29,10 +93,28 @@ def compiled_sources() -> list[Path]:
 def compiled_loop_function() -> Callable[..., int]:
     """The main loop as machine code, from the cache of an earlier run where there is one."""
     for function in KERNELS:
-        inline = function.__name__ not in ("advance", "submit", "retire", "reallocate")
-        register_jitable(_nrt=False, forceinline=inline)(function)
+        inline = function.__name__ not in APART
+        register_jitable(**_OPTIONS, forceinline=inline)(function)
     folder = cache_folder(compiled_sources())
     if folder is None:
-        return numba.njit(_nrt=False)(compiled_loop.run_loop)
+        return _compile(compiled_loop.run_loop, cache=False)
     with numba_cache_in(folder):
-        return numba.njit(cache=True, _nrt=False)(compiled_loop.run_loop)
+        return _compile(compiled_loop.run_loop, cache=True)
+
+
+def _compile(function: Callable[..., int], **options: bool) -> Callable[..., int]:
+    njit: Callable[..., Any] = numba.njit  # its stubs do not know all options
+    compiled: Callable[..., int] = njit(**_OPTIONS, **options)(function)
+    return compiled
+
+
+def _run_once(
+    program: Program, packed: Packed, memory: Memory, ahead: int, level: Level
+) -> tuple[int, State, Output]:
+    state = new_state(packed, ahead)
+    slots = program.cores * PIPES
+    out = new_output(program.executed, slots, len(program.stages), level)
+    scratch = np.zeros(slots, np.int64)
+    loop = compiled_loop_function()
+    status = loop(packed.streams, packed.counters, state, memory, out, scratch)
+    return status, state, out

@@ -52,8 +52,10 @@ def append_tail(program: Program, costs: CostTable, columns: Columns) -> int:
     """Write the record of the launch tail, the last entry; returns the cycle at which it ends."""
     used = np.diff(program.core_start) > 0
     ends = program.first_id[program.core_start[1:]][used] - 1
-    last = costs.rows[row_numbers(program, costs)[ends]] if len(ends) else costs.rows[:0]
-    finished = columns.start[ends] + last["busy"]
+    instances = program.core_start[1:][used] - 1
+    lengths = program.block_length[program.block[instances]]
+    last = costs.variant_row_start[costs.variant[instances]] + lengths - 1
+    finished = columns.start[ends] + costs.rows["busy"][last]
     tail = program.executed
     start = int(finished.max(initial=0))
     pred = int(ends[finished == start].min(initial=tail))
