@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from npusim.numerics.accumulate import mmad
+from npusim.numerics.accumulate import cube_group, mmad
 from npusim.numerics.caches import (
     CacheLayout,
     prolog_cache,
@@ -34,10 +34,12 @@ from npusim.numerics.quantize import (
 )
 from npusim.numerics.reduce import lane_sum
 from npusim.numerics.rounding import Rounding
+from npusim.numerics.settings import CubeAccumulation
 from npusim.numerics.tile_row import pack_tile_row
 from npusim.ops.common.operator import Arrays
 from npusim.ops.mla_prolog_v3.inputs import check_inputs, logical_weight
 from npusim.ops.mla_prolog_v3.params import MlaPrologParams
+from npusim.ops.mla_prolog_v3.tiling import default_base_k
 
 FP32, BF16 = DType.FP32, DType.BF16
 
@@ -83,6 +85,7 @@ def _nothing_computed(p: MlaPrologParams, inputs: Mapping[str, Array]) -> Arrays
 
 def _query_path(p: MlaPrologParams, data: Arrays, model: NumericsModel) -> Arrays:
     outputs: Arrays = {}
+    _, _, up_k, head_k = default_base_k(p)
     latent = _token_product(p, data, "weight_dq", "dequant_scale_w_dq", model)
     scale = p.qc_qr_scale_fp32 if p.applies_qc_qr_scale else None
     normed = rms_norm(latent, data["rmsnorm_gamma_cq"], p.epsilon_cq_fp32, scale, model)
@@ -90,21 +93,22 @@ def _query_path(p: MlaPrologParams, data: Arrays, model: NumericsModel) -> Array
     if p.quantises_cq:
         smooth = data["smooth_scales_cq"][0] if p.smooth else None
         cq, cq_scale = per_token(normed, order=DynamicOrder.MLA_PROLOG, smooth=smooth, model=model)
-        heads = matmul(cq, data["weight_uq_qr"], model)
+        heads = matmul(cq, data["weight_uq_qr"], up_k, model)
         heads = mul(cast(heads, FP32, model=model), cq_scale[:, None], model=model)
         heads = mul(heads, data["dequant_scale_w_uq_qr"], model=model)
         if p.query_norm:
             outputs["dequant_scale_q_norm"] = cq_scale
     else:
         cq = cast(normed, BF16, model=model)
-        heads = cast(matmul(cq, data["weight_uq_qr"], model), FP32, model=model)
+        heads = cast(matmul(cq, data["weight_uq_qr"], up_k, model), FP32, model=model)
     if p.query_norm:
         outputs["query_norm"] = cq
 
     heads = heads.reshape(p.T, p.N, p.head_columns)
     # Quantised modes: the rotary part stays fp32 until after the rotation.
     qc, qr = cast(heads[..., : p.D], BF16, model=model), heads[..., p.D :]
-    query = np.stack([matmul(qc[:, h], data["weight_uk"][h], model) for h in range(p.N)], axis=1)
+    uk = data["weight_uk"]
+    query = np.stack([matmul(qc[:, h], uk[h], head_k, model) for h in range(p.N)], axis=1)
     query_rope = rotate(qr, _rope_rows(p, data, "rope_sin"), _rope_rows(p, data, "rope_cos"), model)
     if p.is_per_tensor:
         query, head_scale = per_token_head(cast(query, FP32, model=model), model=model)
@@ -185,19 +189,31 @@ def token_slots(p: MlaPrologParams, data: Mapping[str, Array]) -> Array:
 # Building blocks
 
 
-def matmul(a: Array, b: Array, model: NumericsModel) -> Array:
-    """a (M, K) times b (K, N): int8 to int32, bf16 through fp32 to bf16 (nearest even)."""
+def matmul(a: Array, b: Array, base_k: int, model: NumericsModel) -> Array:
+    """a (M, K) times b (K, N): int8 to int32, bf16 through fp32 to bf16 (nearest even).
+
+    K is walked upwards in parts of ``base_k``, one MMAD each. Unless the model rounds once per
+    MMAD, or in steps that do not divide it, one product over all of K gives the same bits.
+    """
     if a.dtype == np.int8:
         return mmad(a, b, dtype_a=DType.INT8, dtype_b=DType.INT8, model=model)
-    product = mmad(a, b, dtype_a=BF16, dtype_b=BF16, model=model)
-    return fixpipe(product, FixpipeMode.F322BF16, model=model)
+    whole = base_k % cube_group(BF16, model) == 0
+    if whole and model.cube_accum is not CubeAccumulation.EXACT_ONCE:
+        base_k = a.shape[1]
+    sums: Array | None = None
+    for k in range(0, a.shape[1], base_k):
+        part, rows = a[:, k : k + base_k], b[k : k + base_k]
+        sums = mmad(part, rows, sums, dtype_a=BF16, dtype_b=BF16, model=model)
+    assert sums is not None
+    return fixpipe(sums, FixpipeMode.F322BF16, model=model)
 
 
 def _token_product(
     p: MlaPrologParams, data: Arrays, weight: str, scale: str, model: NumericsModel
 ) -> Array:
     """Tokens times a weight in fp32, dequantised by token and then by channel."""
-    product = cast(matmul(data["token_x"], data[weight], model), FP32, model=model)
+    down_k = default_base_k(p)[0]
+    product = cast(matmul(data["token_x"], data[weight], down_k, model), FP32, model=model)
     if p.is_full_quant:
         product = mul(product, data["dequant_scale_x"], model=model)
         product = mul(product, data[scale], model=model)

@@ -144,18 +144,26 @@ def _mm3_by_rows(rows: int, dtype: DType) -> tuple[int, bool]:
     return (256 if rows <= WIDE_TILE_MAX_ROWS else 128), rows <= resident_rows
 
 
+def default_base_k(p: MlaPrologParams) -> tuple[int, int, int, int]:
+    """K of one MMAD in mm1, mm2, mm3 and mm4.
+
+    Values depend on it only under accumulation models that round once per MMAD.
+    """
+    x = 256 if p.x_dtype is DType.INT8 else 128
+    cq = 128 if p.cq_dtype is DType.INT8 else 64
+    return x, x, cq, 128 if p.D == 128 else 64
+
+
 def _defaults(p: MlaPrologParams, aic: int, aiv: int) -> dict[str, Any]:
     """Every knob with the device code's value."""
     step = min(MAX_STEP, p.T)
-    x_c0, cq_c0 = p.x_dtype.c0, p.cq_dtype.c0
+    x_c0 = p.x_dtype.c0
     dequant_opt = (
         p.weight_quant_mode in (WeightQuantMode.PARTIAL, WeightQuantMode.INT8)
         and p.N >= DEQUANT_OPT_MIN_HEADS
     )
     heads = -(-p.N // aic)
-    x_base_k = 256 if x_c0 == 32 else 128
-    x_step_k = _step_k(p.He, x_base_k)
-    cq_base_k = 128 if cq_c0 == 32 else 64
+    mm1_base_k, mm2_base_k, mm3_base_k, mm4_base_k = default_base_k(p)
     mm3_base_n, resident = _mm3_by_rows(step, p.cq_dtype)
     even_n2 = -(-p.ckvkr_columns // (x_c0 * aic)) * x_c0
     slots = Slots()
@@ -163,21 +171,21 @@ def _defaults(p: MlaPrologParams, aic: int, aiv: int) -> dict[str, Any]:
         "step": step,
         "dequant_opt": dequant_opt,
         "mm1_n_per_core": max(-(-p.Hcq // (x_c0 * aic)) * x_c0, MIN_MM1_COLUMNS),
-        "mm1_base_k": x_base_k,
-        "mm1_step_k": x_step_k,
+        "mm1_base_k": mm1_base_k,
+        "mm1_step_k": _step_k(p.He, mm1_base_k),
         "mm1_base_n": 128,
         "mm2_n_per_core": MM2_COLUMNS if aic >= MM2_CORES else even_n2,
-        "mm2_base_k": x_base_k,
-        "mm2_step_k": x_step_k,
+        "mm2_base_k": mm2_base_k,
+        "mm2_step_k": _step_k(p.He, mm2_base_k),
         "mm2_base_n": 128,
         "mm3_n_per_core": heads * p.head_columns if dequant_opt else _even_mm3_columns(p, aic),
-        "mm3_base_k": cq_base_k,
-        "mm3_step_k": _step_k(p.Hcq, cq_base_k),
+        "mm3_base_k": mm3_base_k,
+        "mm3_step_k": _step_k(p.Hcq, mm3_base_k),
         "mm3_base_n": mm3_base_n,
         "mm3_a_resident": resident,
         "mm4_heads": heads,
-        "mm4_base_k": 128 if p.D == 128 else 64,
-        "mm4_step_k": 1 if p.D == 128 else p.D // 64,
+        "mm4_base_k": mm4_base_k,
+        "mm4_step_k": p.D // mm4_base_k,
         "mm4_base_n": 128,
         "vector_cores": min(step, aiv),
         **{f.name: getattr(slots, f.name) for f in fields(Slots)},
