@@ -168,29 +168,32 @@ def l1_to_l0a(dtype: DType, m: int, k: int, l1_rows: int) -> Move:
 def l1_to_l0a_transposed(dtype: DType, m: int, k: int, l1_rows: int) -> Move:
     """L0A tile (m, k) from the transpose of A in L1: NZ of (k, m) with ``l1_rows`` rows.
 
-    One part for 16-bit types; narrower and wider types need one per 32-byte column of m or per
-    fractal, because their fractals do not lie on 32-byte columns.
+    The load moves c0 x c0 squares: for 8-bit types L0A gets ``m`` rounded up to 32 rows. fp32
+    needs one part for each 16 rows, because two squares make the height of a fractal.
     """
     c0 = dtype.c0
-    m1, k1 = ceil_div(m, FRACTAL), ceil_div(k, c0)
+    k1 = ceil_div(k, c0)
     _require_rows(l1_rows, k1 * c0, "transposed L0A load")
-    fractal = FRACTAL * c0
-    if c0 == FRACTAL:
-        src = pattern(dtype, ((m1, l1_rows * c0), (k1, c0 * c0), (FRACTAL, 1), (c0, c0)))
-        return (Part(patterns.linear(dtype, m1 * k1 * fractal), src),)
-    if c0 > FRACTAL:
-        levels: tuple[patterns.Level, ...] = ((k1, c0 * c0), (FRACTAL, 1), (c0, c0))
-    else:
-        levels = ((k1, c0 * c0), (FRACTAL // c0, l1_rows * c0), (c0, 1), (c0, c0))
-    dst = patterns.linear(dtype, k1 * fractal)
-    return tuple(
-        Part(
-            dst,
-            pattern(dtype, levels),
-            i * k1 * fractal * dtype.size_bytes,
-            _column_offset(dtype, i * FRACTAL, l1_rows),
+    fractal, square = FRACTAL * c0, c0 * c0
+    if c0 >= FRACTAL:
+        blocks, halves = ceil_div(m, c0), c0 // FRACTAL
+        src = pattern(dtype, ((blocks, l1_rows * c0), (k1, square), (c0, 1), (c0, c0)))
+        dst = pattern(
+            dtype,
+            (
+                (blocks, halves * k1 * fractal),
+                (k1, fractal),
+                (halves, k1 * fractal),
+                (fractal, 1),
+            ),
         )
-        for i in range(m1)
+        return (Part(dst, src),)
+    src = pattern(dtype, ((k1, square), (FRACTAL // c0, l1_rows * c0), (c0, 1), (c0, c0)))
+    dst = patterns.linear(dtype, k1 * fractal)
+    size = dtype.size_bytes
+    return tuple(
+        Part(dst, src, i * k1 * fractal * size, nz_offset(dtype, 0, i * FRACTAL, l1_rows))
+        for i in range(ceil_div(m, FRACTAL))
     )
 
 
@@ -261,12 +264,6 @@ def l0c_to_nz(acc: DType, out: DType, m: int, n: int, out_rows: int) -> Move:
             acc, ((n // FRACTAL, l0c_rows * FRACTAL), (halves, c0), (m, FRACTAL), (c0, 1))
         )
     return (Part(patterns.nz(out, m, n, out_rows), src),)
-
-
-def _column_offset(dtype: DType, col: int, rows: int) -> int:
-    """Byte offset of column ``col`` of row 0 in NZ, also inside a 32-byte row."""
-    inside = col % dtype.c0
-    return nz_offset(dtype, 0, col - inside, rows) + inside * dtype.size_bytes
 
 
 def _require_rows(l1_rows: int, needed: int, what: str) -> None:

@@ -82,7 +82,7 @@ class Matrix:
     def l0_bytes(self, outer: int, inner: int) -> int:
         """Bytes of a tile in L0A or L0B."""
         if self.left:
-            return fractals.l0a_bytes(self.dtype, outer, inner)
+            return fractals.l0a_bytes(self.dtype, self._padded(outer), inner)
         return fractals.l0b_bytes(self.dtype, inner, outer)
 
     def to_l1(self, outer: int, inner: int) -> Move:

@@ -170,7 +170,7 @@ def test_fixpipe_rounds_to_nearest_even(new_builder: New, model: NumericsModel) 
 def test_dequantising_modes(new_builder: New, model: NumericsModel) -> None:
     a, b = small(DType.INT8, 16, 32, 1), small(DType.INT8, 32, 32, 2)
     whole = 2 * (a.astype(np.int64) @ b.astype(np.int64))
-    half = int(pack(np.float32(0.5)))
+    half = int(pack(np.asarray(0.5, np.float32)))
     c = run(new_builder(), model, a, b, DType.INT8, DType.FP16, FixpipeMode.DEQF16, packed=half)
     np.testing.assert_array_equal(c, (whole * 0.5).astype(np.float16))
     scales = np.float32(2.0) ** (np.arange(32) % 4 - 2)

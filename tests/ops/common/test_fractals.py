@@ -102,7 +102,7 @@ def test_l0a_from_nz_and_from_its_transpose(dtype: DType, m: int, k: int) -> Non
     move(fractals.l1_to_l0a(dtype, m, k, rows), l0a, nz(a, dtype.c0, rows))
     np.testing.assert_array_equal(in_l0a(l0a, dtype, m, k), a)
 
-    l0a[:] = 0
+    l0a = np.zeros(fractals.l0a_bytes(dtype, round_up(m, 32), k) // a.itemsize, a.dtype)
     rows = round_up(k, max(16, dtype.c0))
     stored = nz(np.pad(a, ((0, -m % 32), (0, 0))).T, dtype.c0, rows)
     move(fractals.l1_to_l0a_transposed(dtype, m, k, rows), l0a, stored)
