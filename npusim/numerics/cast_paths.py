@@ -102,7 +102,5 @@ def cast_int32_to_fp16(
     exact = x.astype(np.float64) * float(scale)
     if scale < 0:
         exact = exact + 0.0  # an integer zero has no sign to pass on
-    if np.vdot(exact, exact) < 65504.0**2:
-        return exact.astype(np.float16)
     exact = np.ascontiguousarray(exact)
     return encode(exact, DType.FP16, Rounding.RINT, saturating, model).reshape(np.shape(x))

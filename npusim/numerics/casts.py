@@ -12,7 +12,7 @@ import numpy as np
 
 from npusim.numerics import hifloat8
 from npusim.numerics.cast_pairs import check_pair
-from npusim.numerics.encode import encode, saturates
+from npusim.numerics.encode import all_below, encode, saturates
 from npusim.numerics.formats import Array, DType, dtype_of, integer_limits, is_integer
 from npusim.numerics.model import NumericsModel
 from npusim.numerics.rounding import Rounding, as_float64, round_integer
@@ -101,7 +101,7 @@ def _routine(
         return _tabled(rule, src)
     if src is DType.FP32 and dst in _LARGEST and saturate:
         return _clipped(rule, dst)
-    if src is DType.FP32 and dst in _DIRECT_BOUND:
+    if src is DType.FP32 and dst in _DIRECT_LIMIT:
         return _bounded(rule, dst, rounding)
     if src is DType.INT32 and rounding in _NEAREST and dst is DType.FP32:
         return lambda x: x.astype(np.float32)
@@ -176,23 +176,23 @@ def _canonical_nan(y: Array, model: NumericsModel) -> Array:
     return np.where(np.isnan(y), np.float32(np.nan), y)
 
 
-# If the sum of squares is below the bound, no element is NaN and none reaches the limit of
-# the type, so numpy's own conversion (to nearest even) is the rule, or one step from it.
-_DIRECT_BOUND = {
-    DType.FP16: 65504.0**2,
-    DType.BF16: 2.0**126,
-    DType.INT16: 32767.0**2,
-    DType.INT32: 2.0**60,
+# Where every magnitude is below its limit, nothing overflows or is NaN, so numpy's own
+# conversion (to nearest even) is the rule, or one step from it.
+_DIRECT_LIMIT = {
+    DType.FP16: 65504.0,
+    DType.BF16: 2.0**127,
+    DType.INT16: 32767.0,
+    DType.INT32: 2.0**31,
 }
 _LARGEST = {DType.E4M3FN: np.float32(448), DType.E5M2: np.float32(57344)}
 
 
 def _bounded(rule: Routine, dst: DType, rounding: Rounding) -> Routine:
-    bound = _DIRECT_BOUND[dst]
+    limit = _DIRECT_LIMIT[dst]
     quick = _quick_integer(dst, rounding) if is_integer(dst) else _quick_half(dst, rounding)
 
     def convert(x: Array) -> Array:
-        return quick(x) if np.vdot(x, x) < bound else rule(x)
+        return quick(x) if all_below(x, limit) else rule(x)
 
     return convert
 

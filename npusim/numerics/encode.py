@@ -48,6 +48,14 @@ def saturates(dst: DType, saturate: bool | None, model: NumericsModel) -> bool:
     return model.overflow_mode is OverflowMode.SATURATE
 
 
+def all_below(x: Array, limit: float) -> bool:
+    """Whether no element of float ``x`` is NaN or reaches ``limit`` in magnitude."""
+    # A sum of squares is NaN if an element is, and the cheapest thing to ask of a small array.
+    if np.vdot(x, x) < min(limit * limit, 2.0**126):
+        return True
+    return bool(max(x.max(), -x.min()) < limit)
+
+
 def encode(x: F64, dst: DType, rounding: Rounding, saturate: bool, model: NumericsModel) -> Array:
     """``x`` (any shape, exact) rounded once into ``dst``, in its numpy storage."""
     if is_integer(dst):
@@ -68,6 +76,8 @@ def encode_float(
     ``saturate``; NaN gives the canonical NaN, or zero when ``saturate``. The 4-bit formats
     always saturate and take NaN to zero (inferred).
     """
+    if dst is DType.FP16 and rounding is Rounding.RINT and all_below(x, 65504.0):
+        return x.astype(np.float16)  # nothing overflows: numpy's one rounding is the rule
     fmt = FLOAT_FORMATS[dst]
     codes = magnitude_codes(x, fmt, rounding)
     negative = np.signbit(x)
