@@ -14,7 +14,7 @@ from npusim.errors import CapacityError, ParameterError
 from npusim.ops.blocks.matmul.params import MatmulParams
 from npusim.ops.common.arguments import with_overrides
 from npusim.ops.common.fractals import FRACTAL, ceil_div, l0c_bytes, padded_n, round_up
-from npusim.ops.common.matmul_loop import L0_BUFFERS
+from npusim.ops.common.matmul_loop import L0_BUFFERS, Matrix
 from npusim.ops.common.tile_order import Split
 
 _MAX_SIDE = 512
@@ -212,15 +212,9 @@ def _estimate(params: MatmulParams, chip: Chip, t: MatmulTiling) -> tuple[float,
     shared = float(chip.clock.bytes_per_cycle(chip.l2.read_bw_gbps)) * (
         min(_SHARERS, busy) ** -chip.l2.same_line_exponent
     )
-    row = min(t.chunk_k, params.K) * size
-    per_row = max(
-        chip.gm_l1.nd2nz_row_floor_cycles,
-        chip.gm_l1.nd2nz_row_cycles + row / chip.gm_l1.nd2nz_row_bytes_per_cycle,
-    )
-    loads = max(
-        (m + n) * ceil_div(params.K, t.chunk_k) * per_row,
-        (m + n) * params.K * size * busy / shared,
-    )
+    pipe_a, bytes_a = _load(params.a, chip, m, t.chunk_k)
+    pipe_b, bytes_b = _load(params.b, chip, n, t.chunk_k)
+    loads = max(pipe_a + pipe_b, (bytes_a + bytes_b) * busy / shared)
     to_l0 = steps * 2 * chip.l1_l0a.flagged_extra_cycles + params.K * size * (
         m / chip.l1_l0a.bytes_per_cycle + n / chip.l1_l0b.bytes_per_cycle
     )
@@ -235,3 +229,21 @@ def _estimate(params: MatmulParams, chip: Chip, t: MatmulTiling) -> tuple[float,
     rounds = ceil_div(tiles, t.cores) * tile
     # Where HBM decides, the tiling that works less still leaves more room for jitter.
     return max(once, rounds) + 0.1 * rounds + store, -m * n
+
+
+def _load(matrix: Matrix, chip: Chip, outer: int, chunk: int) -> tuple[float, float]:
+    """Cycles that MTE2 works on one tile's side over all of K, and bytes L2 moves for it."""
+    inner, size = matrix.inner, matrix.dtype.size_bytes
+    chunk = min(chunk, inner)
+    path = chip.gm_l1
+    if matrix.nz:
+        return outer * inner * size / path.bytes_per_cycle, float(outer * inner * size)
+    rows, row = (inner, outer * size) if matrix.k_rows else (outer * inner / chunk, chunk * size)
+    cycles = max(
+        path.nd2nz_row_floor_cycles, path.nd2nz_row_cycles + row / path.nd2nz_row_bytes_per_cycle
+    )
+    # A row that does not fill its lines costs whole requests all the same.
+    line = chip.l2.line_bytes
+    whole = row % line == 0 and matrix.stored[1] * size % line == 0
+    lines = row // line if whole else row / line + 1 - min(row, line) / line / 2
+    return rows * cycles, rows * lines * line
