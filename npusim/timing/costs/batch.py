@@ -135,8 +135,9 @@ def make_batch(
     """
     lengths = program.block_length[blocks]
     variant = np.repeat(np.arange(len(blocks)), lengths)
-    parts = [program.blocks[b].rows for b in blocks]
-    rows = np.concatenate(parts) if parts else np.zeros(0, dtype=ROW)
+    # Joined as bytes: numpy compares all field types of each pair of records otherwise.
+    parts = [np.zeros(0, dtype=np.uint8)] + [program.blocks[b].rows.view(np.uint8) for b in blocks]
+    rows = np.concatenate(parts).view(ROW)
     cost = np.zeros(len(rows), dtype=COST_ROW)
     cost["opcode"] = rows["opcode"]
     cost["pipe"] = rows["pipe"]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from math import ceil
 
 import numpy as np
@@ -120,6 +121,10 @@ class AccessPrices:
         batch.cost["slot"][at] = batch.rows["slot"][at, gm_operand]
         batch.cost["offset"][at] = batch.rows["offset"][at, gm_operand]
 
+    @cached_property
+    def _factors(self) -> list[float]:
+        return sharing_factors(self.chip)
+
     def accesses(self) -> Array:
         """The `ACCESS` records collected so far."""
         return np.array(self.records, dtype=ACCESS)
@@ -196,7 +201,7 @@ class AccessPrices:
         number = self._shared_number.get(key)
         if number is None:
             number = self._shared_number[key] = len(self.flows)
-            for factor in sharing_factors(self.chip):
+            for factor in self._factors:
                 self.flows.append((cap, max(1, round(l2_use * factor)), 0, 0))
         return number
 
