@@ -181,6 +181,35 @@ def test_accumulator_breaks_a_tie_in_the_float64_sum(nearest_fp32: Round) -> Non
     assert got[:, 0].tolist() == [2.0**30 + 2.0**7, 2.0**30]
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("leading", ["same step", "step before", "accumulator"])
+@pytest.mark.parametrize("others", [0, 20])
+def test_the_proof_of_exactness_ends_where_float64_does(
+    sign: float, leading: str, others: int, nearest_fp32: Round
+) -> None:
+    # 1 + 2**-24 is a tie. What breaks it, 2**-place, is the difference of two products whose
+    # significands are full, so the bounds of the operands are tight: from place 53 on float64
+    # loses it.
+    rng = np.random.default_rng(3)
+    for place in range(46, 62):
+        half = 2.0 ** -(place // 2), 2.0 ** -(place - place // 2)
+        a, b = np.zeros((1 + others, 32)), np.zeros((32, 1 + others))
+        a[0, 16:19] = 2.0**-12, sign * 255 * half[0], -sign * 254 * half[0]
+        b[16:19, 0] = 2.0**-12, 255 * half[1], 256 * half[1]
+        c = np.zeros((1 + others, 1 + others), np.float32)
+        if leading == "accumulator":
+            c[0, 0] = 1.0
+        else:
+            k = 0 if leading == "step before" else 20
+            a[0, k] = b[k, 0] = 1.0
+        a[1:], b[:, 1:] = rng.standard_normal((others, 32)), rng.standard_normal((32, others))
+        x, y = a.astype(DType.BF16.numpy), b.astype(DType.BF16.numpy)
+        got = mmad(x, y, c, dtype_a=DType.BF16, dtype_b=DType.BF16, model=A2)
+        # 255 * 255 - 254 * 256 is 1.
+        want = nearest_fp32(1 + Fraction(1, 2**24) + int(sign) * Fraction(1, 2**place))
+        assert float(got[0, 0]) == want == (1 + 2.0**-23 if sign > 0 else 1.0), place
+
+
 @pytest.mark.parametrize("dtype", [DType.BF16, DType.FP16, DType.FP32])
 def test_subnormal_operands_and_results(dtype: DType, nearest_fp32: Round) -> None:
     rng = np.random.default_rng(6)
