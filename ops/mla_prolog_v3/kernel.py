@@ -84,8 +84,8 @@ def build(
         _cube_core(c, builder.aic(index), steps)
     for index in range(tiling.aiv):
         group, sub = divmod(index, tiling.aiv_per_aic)
-        core = VectorCore(c, builder.aiv(index), index, group, sub)
-        _VectorProgram(core, addresses).place(steps)
+        vector_core = VectorCore(c, builder.aiv(index), index, group, sub)
+        _VectorProgram(vector_core, addresses).place(steps)
     return builder.finish()
 
 
