@@ -250,27 +250,34 @@ class _Product:
         return terms
 
     def _bounded(self, block: Block) -> F32:
-        """As ``plain`` with an error bound; steps it leaves undecided are summed exactly."""
+        """As ``_plain`` with an error bound; steps it leaves undecided are summed exactly."""
         c = self._initial(block)
         total: F64 = np.empty(c.shape)
+        reach, end = np.empty_like(total), np.empty_like(total)
+        other = np.empty_like(c)
+        # The product errs by less than group units of the sum of magnitudes, and that is below
+        # group * 2**(tops).
+        a_scale = np.ldexp(1.0, self.a.bounds[0][block[0]].astype(int) + 2 * self.growth - _DIGITS)
+        b_scale = np.ldexp(1.0, self.b.bounds[0][:, block[1]].astype(int))
         for step in range(self.steps):
             self._step_sum(step, block, total)
-            total += c
-            # The product errs by less than group units of the sum of magnitudes, and that
-            # is below group * 2**(tops); the last add errs by half a unit of its result.
-            scale = self.a.bounds[0][block[0], step].astype(int) + (2 * self.growth - _DIGITS)
-            other = self.b.bounds[0][step, block[1]].astype(int)
-            reach = np.ldexp(1.0, scale)[:, None] * np.ldexp(1.0, other)
-            reach += np.abs(total) * 2.0**-51
-            rounded = (total - reach).astype(np.float32)
-            unsure = rounded != (total + reach).astype(np.float32)
-            finite = np.isfinite(total)
-            rounded[~finite] = total[~finite].astype(np.float32)
-            rows, columns = np.nonzero(unsure & finite)
+            before, c = c, np.empty_like(c)
+            np.add(total, before, out=total)
+            # The last add errs by half a unit of its result; so do the two ends below.
+            np.abs(total, out=reach)
+            reach *= 2.0**-51
+            np.multiply(a_scale[:, step, None], b_scale[step], out=end)
+            reach += end
+            np.copyto(c, np.subtract(total, reach, out=end), casting="same_kind")
+            np.copyto(other, np.add(total, reach, out=end), casting="same_kind")
+            rows, columns = np.nonzero(c != other)
             if rows.size:
+                finite = np.isfinite(total[rows, columns])
+                odd = rows[~finite], columns[~finite]
+                c[odd] = total[odd].astype(np.float32)
+                rows, columns = rows[finite], columns[finite]
                 at = rows + block[0].start, columns + block[1].start
-                rounded[rows, columns] = round_sums(self._terms(step, *at, c[rows, columns]))
-            c = rounded
+                c[rows, columns] = round_sums(self._terms(step, *at, before[rows, columns]))
             self.rules.apply(c)
         return c
 
