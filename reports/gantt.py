@@ -123,16 +123,18 @@ def _draw_rows(axes: Axes, data: Gantt) -> None:
     style_axes(axes)
     by_pipe = _one_stage(data)
     positions = _row_positions(data.rows)
-    rectangles: dict[str | None, list[tuple[tuple[float, float], ...]]] = {}
+    rectangles: dict[tuple[str | None, bool], list[tuple[tuple[float, float], ...]]] = {}
     for row, bottom in zip(data.rows, positions, strict=True):
         axes.axhline(bottom, color=GRID, linewidth=0.6)
         for bar in row.bars:
             colour = _colour(data, row, bar, by_pipe)
-            rectangles.setdefault(colour, []).append(_corners(bar, bottom))
+            # A white edge parts neighbours, but would hide a bar as thin as itself.
+            parted = data.each and bar.end_us - bar.start_us > data.time_us / 400
+            rectangles.setdefault((colour, parted), []).append(_corners(bar, bottom))
         if data.each:
             _draw_labels(axes, row, bottom, data.time_us)
-    for colour, corners in rectangles.items():
-        axes.add_collection(_bars(corners, colour, data.each))
+    for (colour, parted), corners in rectangles.items():
+        axes.add_collection(_bars(corners, colour, parted))
     for start, _ in data.spans[1:]:
         axes.axvline(start, color=FAINT_INK, linewidth=0.5, linestyle=(0, (2, 3)), zorder=0.5)
     axes.axvspan(data.tail_us, data.time_us, color="#f4f0e6", zorder=0)
@@ -198,14 +200,14 @@ def _corners(bar: Bar, bottom: float) -> tuple[tuple[float, float], ...]:
 
 
 def _bars(
-    corners: list[tuple[tuple[float, float], ...]], colour: str | None, each: bool
+    corners: list[tuple[tuple[float, float], ...]], colour: str | None, parted: bool
 ) -> PolyCollection:
     vertices = list(np.array(corners))
     if colour is None:
         return PolyCollection(
             vertices, facecolor=WAIT_FILL, edgecolor=WAIT_HATCH, hatch="////", linewidth=0
         )
-    edge = "white" if each else colour
+    edge = "white" if parted else colour
     return PolyCollection(vertices, facecolor=colour, edgecolor=edge, linewidth=0.3)
 
 
