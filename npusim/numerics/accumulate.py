@@ -97,43 +97,56 @@ def mmad(
             not fit, or both an accumulator and a bias.
     """
     integer = dtype_a in (DType.INT8, DType.INT4)
-    _check(a, b, c, bias, (dtype_a, dtype_b), DType.INT32 if integer else DType.FP32, model)
-    last = None
-    if bias is not None:
-        if model.bias_order is BiasOrder.LAST:
-            last = bias
-        else:
-            c = np.broadcast_to(bias, (a.shape[0], b.shape[1]))
-    if integer:
-        return _mmad_integer(a, b, c, last, cube_group(dtype_a, model), model)
+    _check_pair(dtype_a, dtype_b, model)
+    check_operands(a, b, c, bias, (dtype_a, dtype_b), DType.INT32 if integer else DType.FP32)
     group = cube_group(dtype_a, model)
-    if model.cube_accum is CubeAccumulation.EXACT_ONCE:
-        group = max(1, a.shape[1])
-    elif model.cube_accum is CubeAccumulation.SEQ_FMA:
-        group = 1
+    if integer:
+        return _mmad_integer(a, b, *start_and_last(a, b, c, bias, model), group, model)
+    group = rounding_group(group, a.shape[1], model)
     left = decode_operand(a, dtype_a, 1, group, model, hf32_rounding)
     right = decode_operand(b, dtype_b, 0, group, model, hf32_rounding)
-    start = None if c is None else np.ascontiguousarray(c)
-    return _mmad_float(left, right, start, last, model)
+    return accumulate_floats(left, right, *start_and_last(a, b, c, bias, model), model)
 
 
-def _check(
-    a: Array,
-    b: Array,
-    c: Array | None,
-    bias: Array | None,
-    pair: tuple[DType, DType],
-    accumulator: DType,
-    model: NumericsModel,
-) -> None:
+def rounding_group(group: int, k: int, model: NumericsModel) -> int:
+    """Elements between two roundings under ``cube_accum``, for a hardware step of ``group``."""
+    if model.cube_accum is CubeAccumulation.EXACT_ONCE:
+        return max(1, k)
+    return 1 if model.cube_accum is CubeAccumulation.SEQ_FMA else group
+
+
+def start_and_last(
+    a: Array, b: Array, c: Array | None, bias: Array | None, model: NumericsModel
+) -> tuple[Array | None, Array | None]:
+    """The accumulator's start and what is added to the finished product."""
+    if bias is None:
+        return c, None
+    if model.bias_order is BiasOrder.LAST:
+        return None, bias
+    return np.broadcast_to(bias, (a.shape[0], b.shape[1])), None
+
+
+def _check_pair(dtype_a: DType, dtype_b: DType, model: NumericsModel) -> None:
+    pair = (dtype_a, dtype_b)
     if pair not in cube_pairs(model.architecture):
         known = ", ".join(
             f"{type_name(x)} x {type_name(y)}" for x, y in cube_pairs(model.architecture)
         )
         raise NumericsError(
             f"mmad: architecture {model.architecture.value} does not multiply "
-            f"{type_name(pair[0])} x {type_name(pair[1])}; it multiplies: {known}"
+            f"{type_name(dtype_a)} x {type_name(dtype_b)}; it multiplies: {known}"
         )
+
+
+def check_operands(
+    a: Array,
+    b: Array,
+    c: Array | None,
+    bias: Array | None,
+    pair: tuple[DType, DType],
+    accumulator: DType,
+) -> None:
+    """Refuse operands whose storage or shape does not fit; arguments as in ``mmad``."""
     for name, x, dtype in (("a", a, pair[0]), ("b", b, pair[1])):
         if x.dtype != dtype.numpy:
             raise NumericsError(
@@ -155,9 +168,21 @@ def _check(
             )
 
 
-def _mmad_float(
-    a: Operand, b: Operand, start: F32 | None, bias: Array | None, model: NumericsModel
+def accumulate_floats(
+    a: Operand, b: Operand, start: Array | None, bias: Array | None, model: NumericsModel
 ) -> F32:
+    """Accumulate decoded operands under ``cube_accum``.
+
+    Args:
+        a: (M, K). b: (K, N), cut into the same steps.
+        start: (M, N) fp32 accumulator, None for zeros.
+        bias: (N,) fp32 added to the finished product, or None.
+        model: accumulation model, overflow mode, subnormals.
+
+    Returns:
+        (M, N) fp32 with canonical NaNs and positive zeros.
+    """
+    start = None if start is None else np.ascontiguousarray(start)
     rules = StepRules(
         saturate=model.overflow_mode is OverflowMode.SATURATE,
         flush_results=model.cube_subnormal is Subnormals.FLUSH_RESULTS,

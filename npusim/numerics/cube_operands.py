@@ -185,6 +185,23 @@ def decode_operand(
     )
 
 
+def scaled_operand(values: F64, fraction_bits: int, k_axis: int, group: int) -> Operand:
+    """An operand given by exact float64 values, for types whose exponents exceed fp32's.
+
+    Args:
+        values: A (M, K) or B (K, N); normal float64 values, zeros, inf or NaN.
+        fraction_bits: largest number of significand bits after the first of any value.
+        k_axis: axis of K: 1 for A, 0 for B.
+        group: elements of a K-step.
+    """
+    values = _pad_k(np.ascontiguousarray(values), k_axis, group)
+    finite = np.isfinite(values)
+    raw = None if finite.all() else values
+    values = np.where(finite, values, 0.0)
+    codes = values.view(np.uint64) & np.uint64((1 << 63) - 1)
+    return Operand(values, codes, 52, 1023, fraction_bits, raw, k_axis, group)
+
+
 def _values(x: Array, dtype: DType) -> F64:
     if x.itemsize > 1:
         return x.astype(np.float64)
