@@ -17,7 +17,7 @@ from npusim.timing.compiled_state import (
 from npusim.timing.compiled_streams import CROSS_WAIT, PIPES, WAIT, Packed
 from npusim.timing.costs.table import CostTable
 from npusim.timing.deadlock import Waiting
-from npusim.timing.memory_layout import S_WRITTEN_BACK
+from npusim.timing.memory_layout import S_FETCHED, S_PAST, S_WRITTEN_BACK
 from npusim.timing.memory_state import Memory
 from npusim.timing.options import Level
 from npusim.timing.records import Columns, EngineResult, Sums, Totals
@@ -44,7 +44,9 @@ def engine_result(
         cycles=append_tail(program, costs, columns),
         hit_bytes=out.hit_bytes,
         miss_bytes=out.missed_bytes,
+        fetched_lines=int(memory.state[S_FETCHED]),
         written_back_lines=int(memory.state[S_WRITTEN_BACK]),
+        past_bytes=int(memory.state[S_PAST]),
     )
     sums = None
     if level >= Level.STAGE:

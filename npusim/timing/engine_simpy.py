@@ -12,7 +12,7 @@ from npusim.isa.program import Program
 from npusim.timing.compiled_counters import reach
 from npusim.timing.costs.table import CostTable
 from npusim.timing.deadlock import deadlock_error, used_cores
-from npusim.timing.memory_layout import S_WRITTEN_BACK
+from npusim.timing.memory_layout import S_FETCHED, S_PAST, S_WRITTEN_BACK
 from npusim.timing.memory_state import Memory, as_lists, new_memory
 from npusim.timing.memory_system import rewind
 from npusim.timing.options import CacheState, Level
@@ -52,7 +52,9 @@ def run(
         cycles=cycles,
         hit_bytes=np.array(machine.memory.hit_bytes, dtype=np.int64),
         miss_bytes=np.array(machine.memory.miss_bytes, dtype=np.int64),
+        fetched_lines=int(memory.state[S_FETCHED]),
         written_back_lines=int(memory.state[S_WRITTEN_BACK]),
+        past_bytes=int(memory.state[S_PAST]),
     )
     sums = sums_of(program, costs, columns) if level >= Level.STAGE else None
     if level < Level.INSTRUCTION:

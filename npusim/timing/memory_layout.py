@@ -49,7 +49,9 @@ S_PASSED = 13  # serial that takes the lines passed over, 0 for none yet
 S_FILLING_LO = 14  # cores with a fill under way
 S_FILLING_HI = 15
 S_WRITTEN_BACK = 16  # dirty lines evicted so far
-STATES = 17
+S_FETCHED = 17  # lines fetched from HBM so far
+S_PAST = 18  # bytes written past L2 so far
+STATES = 19
 
 # Scratch: what a look-up finds out about the lines it hits.
 X_LINES = 0  # lines hit

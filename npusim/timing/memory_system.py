@@ -30,6 +30,7 @@ from npusim.timing.memory_layout import (
     S_FILLING_HI,
     S_FILLING_LO,
     S_NEXT,
+    S_PAST,
     T_ACCESS,
     T_FIELDS,
     T_FILLS,
@@ -81,8 +82,9 @@ def submit(memory: Memory, slot: int, access: int, address: int, now: int) -> No
     serve(memory, now)  # a flow that joins starts from the service of its class at this cycle
     serial = look_up(memory, core, access, address, now)
     missed = memory.scratch[X_MISS_BYTES]
-    if kind == WRITE:
-        missed = size if memory.accesses[record + D_BYPASS] else 0
+    if kind == WRITE and memory.accesses[record + D_BYPASS]:
+        missed = size
+        memory.state[S_PAST] += size
     hit = size - missed
     slots[transfer + T_ACCESS] = access
     slots[transfer + T_HIT_BYTES] = hit

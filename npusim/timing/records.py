@@ -74,13 +74,17 @@ class Totals:
         cycles: end of the launch tail.
         hit_bytes, miss_bytes: (paths,) int64 by `Path`: bytes that L2 and that HBM served; for
             writes, bytes into L2 and bytes past it.
+        fetched_lines: lines that reads and atomics fetched from HBM.
         written_back_lines: dirty L2 lines evicted.
+        past_bytes: bytes written to HBM past L2.
     """
 
     cycles: int
     hit_bytes: np.ndarray
     miss_bytes: np.ndarray
+    fetched_lines: int
     written_back_lines: int
+    past_bytes: int
 
 
 @dataclass(frozen=True)
@@ -202,9 +206,9 @@ class Records:
 
     @cached_property
     def hbm_bytes(self) -> int:
-        """Bytes between L2 and HBM: misses, writes past L2, and written-back lines."""
-        line_bytes = 1 << int(self.costs.limits[L_LINE_SHIFT])
-        return int(self.totals.miss_bytes.sum()) + self.totals.written_back_lines * line_bytes
+        """Bytes between L2 and HBM: lines fetched and written back, and writes past L2."""
+        lines = self.totals.fetched_lines + self.totals.written_back_lines
+        return (lines << int(self.costs.limits[L_LINE_SHIFT])) + self.totals.past_bytes
 
     def bytes_on(self, path: Path) -> int:
         """Bytes through the GM ports of all cores on one path."""

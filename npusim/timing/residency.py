@@ -39,12 +39,14 @@ from npusim.timing.memory_layout import (
     L_VICTIM_SHARE,
     MASK_BITS,
     NEVER,
+    S_FETCHED,
     S_FILLING_HI,
     S_FILLING_LO,
     S_FOREIGN,
     S_FOREIGN_DIRT,
     S_OLDEST,
     S_PASSED,
+    S_PAST,
     S_QUEUE,
     S_RESIDENT,
     S_SERIAL,
@@ -156,7 +158,7 @@ def _touch(memory: Memory, core: int, access: int, address: int, now: int, seria
     run = memory.accesses[record + D_RUN]
     shift = memory.limits[L_LINE_SHIFT]
     dirty = 0 if memory.accesses[record + D_KIND] == READ else 1
-    allocated = 0
+    absent = 0
     missed = 0
     group = 0
     group_lines = 0
@@ -172,14 +174,15 @@ def _touch(memory: Memory, core: int, access: int, address: int, now: int, seria
                 group_lines = 0
             group_lines += 1
             if age == 0:
-                allocated += 1
+                absent += 1
                 missed += min(stop, (line + 1) << shift) - max(start, line << shift)
             if serial:
                 memory.lines[line] = serial << 1 | (stamp & 1) | dirty
     _note_hits(memory, core, now, serial, group, group_lines)
     memory.scratch[X_MISS_BYTES] = missed
+    memory.state[S_FETCHED] += absent
     if serial:
-        memory.state[S_RESIDENT] += allocated
+        memory.state[S_RESIDENT] += absent
 
 
 @kernel
@@ -366,3 +369,5 @@ def forget_times(memory: Memory) -> None:
         memory.cores[core * K_FIELDS + K_READING] = NEVER
     memory.state[S_QUEUE] = 0
     memory.state[S_WRITTEN_BACK] = 0
+    memory.state[S_FETCHED] = 0
+    memory.state[S_PAST] = 0

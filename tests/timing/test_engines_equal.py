@@ -46,7 +46,8 @@ def assert_equal(one: Records, two: Records) -> None:
             f"{a[differing[0]]} and {b[differing[0]]}"
         )
     assert one.totals.cycles == two.totals.cycles
-    assert one.totals.written_back_lines == two.totals.written_back_lines
+    for name in ("fetched_lines", "written_back_lines", "past_bytes"):
+        assert getattr(one.totals, name) == getattr(two.totals, name), name
     for name in ("hit_bytes", "miss_bytes"):
         assert np.array_equal(getattr(one.totals, name), getattr(two.totals, name)), name
     assert one.sums is not None and two.sums is not None
