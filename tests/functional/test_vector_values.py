@@ -212,6 +212,42 @@ def test_a_row_broadcast_over_rows(new_builder: New, model: NumericsModel) -> No
     np.testing.assert_array_equal(got, x + X)
 
 
+def test_a_destination_of_stride_0_accumulates_in_order(
+    new_builder: New, model: NumericsModel
+) -> None:
+    x = np.float32([[2**24] * 8, [1] * 8, [1] * 8, [-(2**24)] * 8])
+    same = Pattern(DType.FP32, ((4, 0), (8, 1)))
+    got = run(
+        new_builder(),
+        model,
+        Opcode.VADD,
+        [np.zeros(8, np.float32), x, np.zeros(8, np.float32)],
+        [same, linear(DType.FP32, 32), same],
+    )
+    # Not a sum: src1 is another area, so only the last repeat is left.
+    np.testing.assert_array_equal(got, -(2.0**24))
+    builder = new_builder()
+    source = builder.tensor("x", DType.FP32, (4, 8), TensorKind.INPUT)
+    sums = builder.tensor("y", DType.FP32, (8,), TensorKind.OUTPUT)
+    area = builder.memory(CoreKind.AIV).alloc("area", Space.UB, 256)
+    bases = {"x": source.address, "y": sums.address}
+    builder.place(builder.aiv(0), column_sums, (area,), stage="s", **bases)
+    got = run_program(builder.finish(), {"x": x}, model=model)["y"]
+    # ((2^24 + 1) + 1) - 2^24 loses both ones.
+    np.testing.assert_array_equal(got, 0.0)
+
+
+def column_sums(k: BlockBuilder, area: Buffer) -> None:
+    acc = area.at(Pattern(DType.FP32, ((4, 0), (8, 1))), 128)
+    rows = area.linear(DType.FP32, 32)
+    k.copy(rows, k.gm("x", linear(DType.FP32, 32)))
+    k.vector(Opcode.VDUP, area.linear(DType.FP32, 8, 128), scalar=0.0)
+    k.barrier_all()
+    k.vector(Opcode.VADD, acc, rows, acc)
+    k.barrier_all()
+    k.copy(k.gm("y", linear(DType.FP32, 8)), area.linear(DType.FP32, 8, 128))
+
+
 # Adjacent pairs: 1 + 2^-24 loses the small term, 2^-24 + 2^-24 keeps both.
 PAIRS = np.array([1, 2**-24, 2**-24, 2**-24] + [0.0] * 60, np.float32)
 

@@ -1,0 +1,109 @@
+"""Row-wise vector work on a tile of fp32 rows: reductions, per-row factors, shared rows.
+
+A tile has ``rows`` rows of ``n`` elements, ``pitch`` elements apart (a multiple of 8). Each
+function writes one stage for all rows before the next, so that one PIPE_V barrier serves all.
+Instructions whose repeats one stride can walk take all rows at once; the others go row by row.
+"""
+
+from dataclasses import dataclass
+
+from npusim.isa import patterns
+from npusim.isa.buffers import Buffer
+from npusim.isa.instructions import Opcode, Operand
+from npusim.isa.patterns import pattern
+from npusim.numerics.formats import DType
+from npusim.ops.common.vector_writer import VectorWriter
+
+F32 = DType.FP32
+LANES = 64  # fp32 elements of one repeat
+BLOCK = 8  # fp32 elements of one 32-byte block
+
+
+@dataclass(frozen=True)
+class Rows:
+    """fp32 rows in UB.
+
+    Attributes:
+        area: where the first row begins.
+        n: elements of a row.
+        pitch: elements from row to row, a multiple of 8.
+    """
+
+    area: Buffer
+    rows: int
+    n: int
+    pitch: int
+
+    def all(self) -> Operand:
+        """Every element."""
+        return self.area.at(patterns.nd(F32, self.rows, self.n, self.pitch))
+
+    def row(self, index: int) -> Operand:
+        """One row."""
+        return self.part(index, 0, self.n)
+
+    def part(self, index: int, first: int, count: int) -> Operand:
+        """``count`` elements of a row from ``first`` on."""
+        return self.area.linear(F32, count, 4 * (index * self.pitch + first))
+
+
+def reduce_rows(
+    v: VectorWriter, combine: Opcode, finish: Opcode, x: Rows, lanes: Buffer, dst: Operand
+) -> None:
+    """One number per row: chunks of 64 lanes combined in ascending order, then one tree.
+
+    Args:
+        combine: VADD or VMAX, chunk by chunk.
+        finish: VCADD or VCMAX, over the 64 lanes that are left.
+        x: the rows; kept.
+        lanes: scratch of ``rows`` x 64 fp32, used for rows longer than 64.
+        dst: fp32, ``rows`` elements.
+    """
+    if x.n <= LANES:
+        v.op(finish, dst, x.all())
+        return
+    whole, tail = divmod(x.n, LANES)
+    acc = Rows(lanes, x.rows, LANES, LANES)
+    v.op(Opcode.VCOPY, acc.all(), x.area.at(patterns.nd(F32, x.rows, LANES, x.pitch)))
+    if whole > 1:
+        for i in range(x.rows):
+            sums = acc.area.at(pattern(F32, ((whole - 1, 0), (LANES, 1))), 4 * i * LANES)
+            v.op(combine, sums, x.part(i, LANES, (whole - 1) * LANES), sums)
+    if tail:
+        start = acc.area.at(patterns.nd(F32, x.rows, tail, LANES))
+        rest = x.area.at(patterns.nd(F32, x.rows, tail, x.pitch), 4 * whole * LANES)
+        v.op(combine, start, rest, start)
+    v.op(finish, dst, acc.all())
+
+
+def spread(v: VectorWriter, blocks: Buffer, numbers: Operand, rows: int) -> None:
+    """Each of ``rows`` numbers over one 32-byte block, as `by_row_number` reads them."""
+    v.op(Opcode.VBRCB, blocks.linear(F32, rows * BLOCK), numbers)
+
+
+def by_row_number(v: VectorWriter, opcode: Opcode, dst: Rows, x: Rows, blocks: Buffer) -> None:
+    """dst = x op number of the row, the numbers spread over blocks."""
+    whole, tail = divmod(x.n, BLOCK)
+    if not tail and x.n <= LANES:
+        numbers = blocks.at(pattern(F32, ((x.rows, BLOCK), (whole, 0), (BLOCK, 1))))
+        v.op(opcode, dst.all(), x.all(), numbers)
+        return
+    for i in range(x.rows):
+        at = 4 * i * BLOCK
+        if whole:
+            numbers = blocks.at(pattern(F32, ((whole, 0), (BLOCK, 1))), at)
+            count = whole * BLOCK
+            v.op(opcode, dst.part(i, 0, count), x.part(i, 0, count), numbers)
+        if tail:
+            first = whole * BLOCK
+            rest = blocks.linear(F32, tail, at)
+            v.op(opcode, dst.part(i, first, tail), x.part(i, first, tail), rest)
+
+
+def by_shared_row(v: VectorWriter, opcode: Opcode, dst: Rows, x: Rows, shared: Buffer) -> None:
+    """dst = x op a row that all rows share (gamma, a table line)."""
+    if x.n <= LANES:
+        v.op(opcode, dst.all(), x.all(), shared.at(patterns.broadcast_rows(F32, x.rows, x.n)))
+        return
+    for i in range(x.rows):
+        v.op(opcode, dst.row(i), x.row(i), shared.linear(F32, x.n))
