@@ -6,7 +6,7 @@ reached from here and nowhere else.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -85,6 +85,10 @@ class Job:
     l2: CacheState
     model: NumericsModel
 
+    def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> "Job":
+        """The same job with these input arrays instead of random ones."""
+        return replace(self, request=replace(self.request, inputs=inputs))
+
 
 @dataclass(frozen=True)
 class Run:
@@ -118,16 +122,28 @@ def resolve(request: RunRequest) -> Job:
     """
     op = operator(request.op)
     case = find_case(op, request.case) if request.case is not None else None
-    chip_name = request.chip or (case.chip if case else None) or DEFAULT_CHIP
-    chip = load_chip(chip_name, dict(request.chip_set))
+    chip = load_chip(request.chip or (case.chip if case else DEFAULT_CHIP), request.chip_set)
     chip.require_runnable()
     raw = {**(case.params if case else {}), **request.params}
-    params = op.parse(raw, chip, request.validity)
+    return make_job(request, op.parse(raw, chip, request.validity), chip, case, raw)
+
+
+def make_job(
+    request: RunRequest, params: Any, chip: Chip, case: Case | None = None, raw: Any = None
+) -> Job:
+    """The job of a request whose parameters are checked already.
+
+    Args:
+        params: the operator's params object.
+        case: the request's named workload.
+        raw: the parameters as they were given, for the summary.
+    """
+    op = operator(request.op)
     return Job(
         request=request,
         operator=op,
         params=params,
-        raw_params=raw,
+        raw_params=dict(raw or {}),
         tiling=op.tiling(params, chip, request.tiling),
         chip=chip,
         mode=request.mode or (Mode(case.mode) if case else Mode.BOTH),

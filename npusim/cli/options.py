@@ -12,12 +12,12 @@ E = TypeVar("E", bound=Enum)
 
 
 def choice(kind: type[E], text: str, option: str) -> E:
-    """The member of an enum whose value is ``text``.
+    """The member of an enum whose name is ``text`` in lower case.
 
     Raises:
         ParameterError: no such member; near matches are listed.
     """
-    values = {str(member.value): member for member in kind}
+    values = {member.name.lower(): member for member in kind}
     if text not in values:
         raise ParameterError(f"{option} '{text}' is unknown ({near_matches(text, values)})")
     return values[text]

@@ -1,0 +1,1 @@
+"""Signatures that users know from elsewhere, over `npusim.api`."""
