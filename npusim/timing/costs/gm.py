@@ -159,7 +159,8 @@ class AccessPrices:
         shape = footprint(key.pattern, key.phase, chip.l2.line_bytes, chip.hbm.alignment_bytes)
         size = shape.port_bytes
         setup, moving = port_cycles(chip, key, shape, self._section(key.path))
-        cap = max(1, round(size / moving * RATE_ONE))
+        # Rounded up: a transfer alone must not take a cycle more than its port does.
+        cap = ceil(size / moving * RATE_ONE)
         line_use = chip.l2.line_bytes / size
         l2_use = max(1, round(shape.requests * line_use * USE_ONE))
         waiting = max(0.0, self._section(key.path).floor_cycles - setup - moving)
