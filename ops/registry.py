@@ -10,6 +10,9 @@ _PACKAGES = {
     "copy_l1": "npusim.ops.blocks.copy_l1",
     "elementwise": "npusim.ops.blocks.elementwise",
     "matmul": "npusim.ops.blocks.matmul",
+    "rms_norm": "npusim.ops.blocks.rms_norm",
+    "dynamic_quant": "npusim.ops.blocks.dynamic_quant",
+    "softmax": "npusim.ops.blocks.softmax",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

@@ -1,0 +1,114 @@
+"""The tile program of the dynamic quantisation.
+
+Per row, in fp32: largest magnitude a, factor 127 / a, scale 1 / factor, x times factor; then
+fp32 to int32 (nearest even), to fp16, to int8 (toward zero).
+"""
+
+from npusim.chips.model import Chip
+from npusim.isa import patterns
+from npusim.isa.block_builder import BlockBuilder
+from npusim.isa.builder import ProgramBuilder
+from npusim.isa.instructions import Opcode
+from npusim.isa.program import Program
+from npusim.isa.spaces import CoreKind, Pipe
+from npusim.numerics.formats import DType
+from npusim.numerics.rounding import Rounding
+from npusim.ops.blocks.dynamic_quant.params import DynamicQuantParams, areas, tensors
+from npusim.ops.common import vector_stream
+from npusim.ops.common.operator import Arrays
+from npusim.ops.common.row_ops import (
+    Rows,
+    by_row_number,
+    by_shared_row,
+    reduce_rows,
+    spread,
+)
+from npusim.ops.common.row_params import RowTiling
+from npusim.ops.common.row_stream import place_rows, stream_rows
+from npusim.ops.common.tensors import declare
+from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_writer import VectorWriter
+
+QUANT_MAX = 127.0
+
+
+def build(params: DynamicQuantParams, tiling: RowTiling, chip: Chip, control: Arrays) -> Program:
+    """The program of one dynamic quantisation."""
+    builder = ProgramBuilder.for_chip("dynamic_quant", chip)
+    gm = declare(builder, tensors(params))
+    sizes = areas(params, tiling.tile_rows)
+    stream = vector_stream.allocate(
+        builder.memory(CoreKind.AIV), sizes.inputs, sizes.outputs, sizes.scratch, tiling.buffers
+    )
+    place_rows(
+        builder,
+        "dynamic_quant",
+        rows=params.rows,
+        tile_rows=tiling.tile_rows,
+        cores=tiling.cores,
+        stream=stream,
+        block=tiles,
+        args=(params,),
+        tensors=gm,
+        row_tensors=(*params.loads, *params.stores),
+        prologue=(load_smooth, (params, stream)) if params.smooth else None,
+    )
+    return builder.finish()
+
+
+def load_smooth(k: BlockBuilder, params: DynamicQuantParams, stream: Stream) -> None:
+    """Smoothing scales in fp32, once."""
+    wide = stream.scratch[5].linear(DType.FP32, params.cols)
+    raw = wide
+    if params.dtype is not DType.FP32:
+        raw = stream.scratch[1].linear(params.dtype, params.cols)
+    k.copy(raw, k.gm("smooth_scales", patterns.linear(params.dtype, params.cols)))
+    k.set_flag(Pipe.MTE2, Pipe.VECTOR, 0)
+    k.wait_flag(Pipe.MTE2, Pipe.VECTOR, 0)
+    if raw is not wide:
+        VectorWriter(k).cast(wide, raw)
+        k.pipe_barrier(Pipe.VECTOR)
+
+
+def tiles(
+    k: BlockBuilder, params: DynamicQuantParams, stream: Stream, rows: int, count: int, turn: int
+) -> None:
+    """``count`` tiles of ``rows`` rows."""
+
+    def compute(v: VectorWriter, i: int) -> None:
+        quantise(v, params, stream, rows, i)
+
+    stream_rows(k, stream, params.loads, params.stores, rows, count, turn, compute)
+
+
+def quantise(
+    v: VectorWriter, params: DynamicQuantParams, stream: Stream, rows: int, turn: int
+) -> None:
+    """One tile in UB."""
+    wide, second, lanes, numbers, blocks, *smooth = stream.scratch
+    source = stream.input(turn, 0).at(params.loads[0].in_ub(rows))
+    y, scale = (stream.output(turn, i).at(params.stores[i].in_ub(rows)) for i in range(2))
+    pitch = params.stores[0].pitch
+    x = Rows(wide, rows, params.cols, pitch)
+    magnitudes = Rows(second, rows, params.cols, pitch)
+    if params.dtype is DType.FP32:
+        v.op(Opcode.VCOPY, x.all(), source)
+    else:
+        v.cast(x.all(), source)
+    if smooth:
+        by_shared_row(v, Opcode.VMUL, x, x, smooth[0])
+    v.op(Opcode.VABS, magnitudes.all(), x.all())
+    largest = numbers.linear(DType.FP32, rows)
+    reduce_rows(v, Opcode.VMAX, Opcode.VCMAX, magnitudes, lanes, largest)
+    one = lanes.linear(DType.FP32, rows)
+    v.op(Opcode.VDUP, one, scalar=QUANT_MAX)
+    v.op(Opcode.VDIV, largest, one, largest)  # the factor
+    v.op(Opcode.VDUP, one, scalar=1.0)
+    v.op(Opcode.VDIV, scale, one, largest)
+    spread(v, blocks, largest, rows)
+    by_row_number(v, Opcode.VMUL, x, x, blocks)
+    in_place = patterns.nd(DType.INT32, rows, params.cols, pitch)
+    half = patterns.nd(DType.FP16, rows, params.cols, pitch)
+    v.cast(wide.at(in_place), x.all(), Rounding.RINT)
+    v.cast(second.at(half), wide.at(in_place), Rounding.RINT)
+    v.cast(y, second.at(half), Rounding.TRUNC)

@@ -1,0 +1,118 @@
+"""Arguments, UB areas and tiling of the dynamic quantisation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from npusim.chips.model import Chip
+from npusim.numerics.formats import DType
+from npusim.ops.common.arguments import Arguments
+from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
+from npusim.ops.common.row_ops import BLOCK, LANES
+from npusim.ops.common.row_params import FLOATS, LARGEST, RowTiling, random_inputs, row_tiling
+from npusim.ops.common.row_stream import RowTensor
+from npusim.ops.common.vector_stream import stream_bytes
+
+DEFAULTS: dict[str, Any] = {"rows": 256, "cols": 1024, "dtype": "bf16", "smooth": False}
+
+
+@dataclass(frozen=True)
+class DynamicQuantParams:
+    """Each of ``rows`` rows to int8 by its own largest magnitude.
+
+    Attributes:
+        smooth: columns are multiplied by ``smooth_scales`` first.
+    """
+
+    rows: int
+    cols: int
+    dtype: DType
+    smooth: bool
+
+    @property
+    def loads(self) -> tuple[RowTensor, ...]:
+        """Tensors whose rows are read."""
+        return (RowTensor("x", self.dtype, self.cols),)
+
+    @property
+    def stores(self) -> tuple[RowTensor, ...]:
+        """Tensors whose rows are written."""
+        return (RowTensor("y", DType.INT8, self.cols), RowTensor("scale", DType.FP32, 1))
+
+
+def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> DynamicQuantParams:
+    """Checked arguments.
+
+    Raises:
+        ParameterError: unknown name or impossible value.
+    """
+    given = Arguments("dynamic_quant", raw, DEFAULTS)
+    return DynamicQuantParams(
+        rows=given.integer("rows", 1, LARGEST),
+        cols=given.integer("cols", 1, LARGEST),
+        dtype=given.choice("dtype", FLOATS),
+        smooth=given.flag("smooth"),
+    )
+
+
+def tensors(params: DynamicQuantParams) -> tuple[TensorSpec, ...]:
+    """``x``, ``smooth_scales``; ``y`` (rows, cols) int8, ``scale`` (rows,) fp32."""
+    shape = (params.rows, params.cols)
+    smooth = TensorSpec("smooth_scales", params.dtype, (params.cols,), TensorRole.INPUT)
+    return (
+        TensorSpec("x", params.dtype, shape, TensorRole.INPUT),
+        *((smooth,) if params.smooth else ()),
+        TensorSpec("y", DType.INT8, shape, TensorRole.OUTPUT),
+        TensorSpec("scale", DType.FP32, (params.rows,), TensorRole.OUTPUT),
+    )
+
+
+def make_inputs(params: DynamicQuantParams, seed: int, names: frozenset[str]) -> Arrays:
+    """Random inputs."""
+    return random_inputs(tensors(params), seed, names)
+
+
+@dataclass(frozen=True)
+class Areas:
+    """Bytes of the UB areas for tiles of some rows.
+
+    Scratch, in this order: the rows in fp32 and then int32, magnitudes and then fp16, lanes,
+    numbers of the rows, the same over blocks, smoothing scales in fp32 (raw ones pass through
+    the second area).
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    scratch: tuple[int, ...]
+
+
+def areas(params: DynamicQuantParams, rows: int) -> Areas:
+    """UB areas of a tile."""
+    # 8-bit rows lie 32 elements apart, and conversions keep the place of every element.
+    pitch = params.stores[0].pitch
+    scratch = (
+        rows * pitch * 4,
+        rows * pitch * 4,
+        rows * LANES * 4,
+        rows * 4,
+        rows * BLOCK * 4,
+    )
+    return Areas(
+        inputs=tuple(t.tile_bytes(rows) for t in params.loads),
+        outputs=tuple(t.tile_bytes(rows) for t in params.stores),
+        scratch=(*scratch, pitch * 4) if params.smooth else scratch,
+    )
+
+
+def tiling(params: DynamicQuantParams, chip: Chip, overrides: Mapping[str, Any]) -> RowTiling:
+    """Whole rows; see `row_tiling`.
+
+    Raises:
+        ParameterError, CapacityError: as in `row_tiling`.
+    """
+
+    def needed(rows: int, buffers: int) -> int:
+        a = areas(params, rows)
+        return stream_bytes(a.inputs, a.outputs, a.scratch, buffers)
+
+    return row_tiling("dynamic_quant", params.rows, chip, overrides, needed)

@@ -1,0 +1,128 @@
+"""Arguments, UB areas and tiling of RmsNorm."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from npusim.chips.model import Chip
+from npusim.errors import ParameterError
+from npusim.numerics.formats import DType
+from npusim.ops.common.arguments import Arguments
+from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
+from npusim.ops.common.row_ops import BLOCK, LANES
+from npusim.ops.common.row_params import FLOATS, LARGEST, RowTiling, random_inputs, row_tiling
+from npusim.ops.common.row_stream import RowTensor
+from npusim.ops.common.vector_stream import stream_bytes
+
+DEFAULTS: dict[str, Any] = {
+    "rows": 256,
+    "cols": 1024,
+    "dtype": "bf16",
+    "epsilon": 1e-6,
+    "residual": False,
+}
+
+
+@dataclass(frozen=True)
+class RmsNormParams:
+    """y = x / sqrt(mean(x^2) + epsilon) * gamma for each of ``rows`` rows.
+
+    Attributes:
+        residual: x is ``x`` plus ``residual``, and the sum is an output too.
+    """
+
+    rows: int
+    cols: int
+    dtype: DType
+    epsilon: float
+    residual: bool
+
+    @property
+    def loads(self) -> tuple[RowTensor, ...]:
+        """Tensors whose rows are read."""
+        names = ("x", "residual") if self.residual else ("x",)
+        return tuple(RowTensor(name, self.dtype, self.cols) for name in names)
+
+    @property
+    def stores(self) -> tuple[RowTensor, ...]:
+        """Tensors whose rows are written."""
+        names = ("y", "sum") if self.residual else ("y",)
+        return tuple(RowTensor(name, self.dtype, self.cols) for name in names)
+
+
+def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> RmsNormParams:
+    """Checked arguments.
+
+    Raises:
+        ParameterError: unknown name or impossible value.
+    """
+    given = Arguments("rms_norm", raw, DEFAULTS)
+    epsilon = given.number("epsilon")
+    if epsilon < 0:
+        raise ParameterError(f"rms_norm: epsilon is {epsilon!r}, it must not be negative")
+    return RmsNormParams(
+        rows=given.integer("rows", 1, LARGEST),
+        cols=given.integer("cols", 1, LARGEST),
+        dtype=given.choice("dtype", FLOATS),
+        epsilon=epsilon,
+        residual=given.flag("residual"),
+    )
+
+
+def tensors(params: RmsNormParams) -> tuple[TensorSpec, ...]:
+    """``x``, ``residual``, ``gamma``; ``y``, ``sum``."""
+    shape = (params.rows, params.cols)
+    return (
+        *(TensorSpec(t.slot, t.dtype, shape, TensorRole.INPUT) for t in params.loads),
+        TensorSpec("gamma", params.dtype, (params.cols,), TensorRole.INPUT),
+        *(TensorSpec(t.slot, t.dtype, shape, TensorRole.OUTPUT) for t in params.stores),
+    )
+
+
+def make_inputs(params: RmsNormParams, seed: int, names: frozenset[str]) -> Arrays:
+    """Random inputs."""
+    return random_inputs(tensors(params), seed, names)
+
+
+@dataclass(frozen=True)
+class Areas:
+    """Bytes of the UB areas for tiles of some rows.
+
+    Scratch, in this order: the rows in fp32, gamma in fp32, squares (first: raw gamma), lanes,
+    numbers of the rows, the same over blocks.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    scratch: tuple[int, ...]
+
+
+def areas(params: RmsNormParams, rows: int) -> Areas:
+    """UB areas of a tile."""
+    wide = RowTensor("", DType.FP32, params.cols)
+    return Areas(
+        inputs=tuple(t.tile_bytes(rows) for t in params.loads),
+        outputs=tuple(t.tile_bytes(rows) for t in params.stores),
+        scratch=(
+            rows * wide.pitch * 4,
+            wide.pitch * 4,
+            rows * wide.pitch * 4,
+            rows * LANES * 4,
+            rows * 4,
+            rows * BLOCK * 4,
+        ),
+    )
+
+
+def tiling(params: RmsNormParams, chip: Chip, overrides: Mapping[str, Any]) -> RowTiling:
+    """Whole rows; see `row_tiling`.
+
+    Raises:
+        ParameterError, CapacityError: as in `row_tiling`.
+    """
+
+    def needed(rows: int, buffers: int) -> int:
+        a = areas(params, rows)
+        return stream_bytes(a.inputs, a.outputs, a.scratch, buffers)
+
+    return row_tiling("rms_norm", params.rows, chip, overrides, needed)

@@ -1,0 +1,79 @@
+"""The tile program of the softmax: row maximum, subtract, exp, row sum, divide, all in fp32."""
+
+from npusim.chips.model import Chip
+from npusim.isa.block_builder import BlockBuilder
+from npusim.isa.builder import ProgramBuilder
+from npusim.isa.instructions import Opcode
+from npusim.isa.program import Program
+from npusim.isa.spaces import CoreKind
+from npusim.numerics.formats import DType
+from npusim.ops.blocks.softmax.params import SoftmaxParams, areas, tensors
+from npusim.ops.common import vector_stream
+from npusim.ops.common.fractals import round_up
+from npusim.ops.common.operator import Arrays
+from npusim.ops.common.row_ops import Rows, by_row_number, reduce_rows, spread
+from npusim.ops.common.row_params import RowTiling
+from npusim.ops.common.row_stream import place_rows, stream_rows
+from npusim.ops.common.tensors import declare
+from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_writer import VectorWriter
+
+
+def build(params: SoftmaxParams, tiling: RowTiling, chip: Chip, control: Arrays) -> Program:
+    """The program of one softmax."""
+    builder = ProgramBuilder.for_chip("softmax", chip)
+    gm = declare(builder, tensors(params))
+    sizes = areas(params, tiling.tile_rows)
+    stream = vector_stream.allocate(
+        builder.memory(CoreKind.AIV), sizes.inputs, sizes.outputs, sizes.scratch, tiling.buffers
+    )
+    place_rows(
+        builder,
+        "softmax",
+        rows=params.rows,
+        tile_rows=tiling.tile_rows,
+        cores=tiling.cores,
+        stream=stream,
+        block=tiles,
+        args=(params,),
+        tensors=gm,
+        row_tensors=(params.load, params.store),
+    )
+    return builder.finish()
+
+
+def tiles(
+    k: BlockBuilder, params: SoftmaxParams, stream: Stream, rows: int, count: int, turn: int
+) -> None:
+    """``count`` tiles of ``rows`` rows."""
+
+    def compute(v: VectorWriter, i: int) -> None:
+        normalise(v, params, stream, rows, i)
+
+    stream_rows(k, stream, (params.load,), (params.store,), rows, count, turn, compute)
+
+
+def normalise(v: VectorWriter, params: SoftmaxParams, stream: Stream, rows: int, turn: int) -> None:
+    """One tile in UB."""
+    wide, lanes, numbers, blocks = stream.scratch
+    pitch = round_up(params.cols, DType.FP32.c0)
+    e = Rows(wide, rows, params.cols, pitch)
+    source = stream.input(turn, 0).at(params.load.in_ub(rows))
+    out = stream.output(turn, 0)
+    per_row = numbers.linear(DType.FP32, rows)
+    if params.dtype is DType.FP32:
+        x = Rows(stream.input(turn, 0), rows, params.cols, pitch)
+    else:
+        v.cast(e.all(), source)
+        x = e
+    reduce_rows(v, Opcode.VMAX, Opcode.VCMAX, x, lanes, per_row)
+    spread(v, blocks, per_row, rows)
+    by_row_number(v, Opcode.VSUB, e, x, blocks)
+    v.op(Opcode.VEXP, e.all(), e.all())
+    reduce_rows(v, Opcode.VADD, Opcode.VCADD, e, lanes, per_row)
+    spread(v, blocks, per_row, rows)
+    if params.dtype is DType.FP32:
+        by_row_number(v, Opcode.VDIV, Rows(out, rows, params.cols, pitch), e, blocks)
+        return
+    by_row_number(v, Opcode.VDIV, e, e, blocks)
+    v.cast(out.at(params.store.in_ub(rows)), e.all())

@@ -1,0 +1,67 @@
+"""What the row-wise blocks have in common: types, tiling knobs, checks."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from npusim.chips.model import Chip
+from npusim.numerics.formats import DType
+from npusim.ops.common.arguments import with_overrides
+from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec
+from npusim.ops.common.raw_inputs import values
+from npusim.ops.common.row_stream import balanced_rows
+from npusim.ops.common.vector_stream import check_cores, check_fit
+
+FLOATS = {"fp32": DType.FP32, "fp16": DType.FP16, "bf16": DType.BF16}
+LARGEST = 2**31 - 1
+_MOST_ROWS = 64  # one reduction gives a number per row: a block of them fits one repeat
+
+
+@dataclass(frozen=True)
+class RowTiling:
+    """Knobs of a row-wise kernel: rows of a tile, depth of the rings, cores (AIVs)."""
+
+    tile_rows: int
+    buffers: int
+    cores: int
+
+
+def row_tiling(
+    what: str,
+    rows: int,
+    chip: Chip,
+    overrides: Mapping[str, Any],
+    needed: Callable[[int, int], int],
+) -> RowTiling:
+    """As many rows as fit twice, in equal tiles; one buffer where two of one row do not fit.
+
+    Args:
+        needed: UB bytes for (rows of a tile, buffers).
+
+    Raises:
+        ParameterError: unknown knob or too many cores.
+        CapacityError: the buffers do not fit UB.
+    """
+    buffers = 2 if needed(1, 2) <= chip.sizes.ub else 1
+    most = 1
+    while most < _MOST_ROWS and needed(most + 1, buffers) <= chip.sizes.ub:
+        most += 1
+    chosen = RowTiling(
+        tile_rows=balanced_rows(rows, chip.cores.aiv, most), buffers=buffers, cores=chip.cores.aiv
+    )
+    chosen = with_overrides(f"{what} tiling", chosen, overrides)
+    knobs = f"{chosen.buffers} buffers of {chosen.tile_rows} rows"
+    check_fit(what, needed(chosen.tile_rows, chosen.buffers), chip.sizes.ub, knobs)
+    check_cores(what, chosen.cores, chip.cores.aiv, chip.name)
+    return chosen
+
+
+def random_inputs(
+    specs: tuple[TensorSpec, ...], seed: int, names: frozenset[str], log2_max: int = 2
+) -> Arrays:
+    """Random arrays of the inputs among ``names``."""
+    return {
+        t.name: values(seed, t.name, t.dtype, t.shape, log2_max)
+        for t in specs
+        if t.name in names and t.role is TensorRole.INPUT
+    }
