@@ -37,12 +37,15 @@ def finished(result: Array, model: NumericsModel) -> Array:
     if result.dtype == _FP16 and model.overflow_mode is OverflowMode.SATURATE:
         np.nan_to_num(result, copy=False)  # inf to the largest value, NaN to 0
         return result
-    # A sum of squares is NaN exactly when an element is: far cheaper than a scan.
-    flat = result.ravel(order="K")
-    if flat.dtype == _FP16:
-        flat = flat.astype(np.float32)
-    square = np.dot(flat, flat)
-    if square != square:
+    if result.dtype == _FP16:
+        magnitude = result.view(np.uint16) & np.uint16(0x7FFF)
+        has_nan = bool((magnitude > np.uint16(0x7C00)).any())
+    else:
+        # A sum of squares is NaN exactly when an element is: cheaper than a scan.
+        flat = result.ravel(order="K")
+        square = np.dot(flat, flat)
+        has_nan = bool(square != square)
+    if has_nan:
         result[np.isnan(result)] = np.nan
     return result
 
@@ -112,7 +115,7 @@ def div(a: Array, b: Array, *, model: NumericsModel) -> Array:
     """
     _floats("div", a, model, b)
     with np.errstate(all="ignore"):
-        quotient = np.divide(flushed(a, model), flushed(b, model))
+        quotient = rounded(np.divide, flushed(a, model), flushed(b, model))
         return finished(shifted(quotient, model.div, model), model)
 
 
@@ -147,12 +150,23 @@ def multiply_add(a: Array, b: Array, c: Array, *, model: NumericsModel) -> Array
     _floats("multiply_add", a, model, b, c)
     if not model.fma:
         with np.errstate(all="ignore"):
-            product = finished(np.asarray(a * b), model)
-            return finished(np.asarray(product + c), model)
+            product = finished(rounded(np.multiply, a, b), model)
+            return finished(rounded(np.add, product, c), model)
     with np.errstate(all="ignore"):
         product64 = a.astype(np.float64) * b.astype(np.float64)
         fused = round_pair(product64, c.astype(np.float64)).astype(a.dtype)
         return finished(np.asarray(fused), model)
+
+
+def rounded(op: np.ufunc, a: Array, b: Array) -> Array:
+    """Sum, difference, product or quotient rounded once, NaN bits and mode aside.
+
+    fp16 goes through fp32, which changes no result (24 bits are at least 2 * 11 + 2) and is
+    several times faster than numpy's fp16 loops.
+    """
+    if a.dtype == _FP16:
+        return np.asarray(op(a.astype(np.float32), b.astype(np.float32)).astype(_FP16))
+    return np.asarray(op(a, b))
 
 
 def flushed(a: Array, model: NumericsModel) -> Array:
@@ -206,7 +220,7 @@ def _binary(
     if kind == b.dtype:
         if kind in _BITS:
             with np.errstate(all="ignore"):
-                return finished(np.asarray(op(a, b)), model)
+                return finished(rounded(op, a, b), model)
         if kind in _INTEGERS:
             return _integer(op, a, b, saturate)
         if kind == _BF16 and model.architecture is Architecture.A3510:

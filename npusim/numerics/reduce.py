@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from npusim.errors import NumericsError
 from npusim.numerics.formats import Array
-from npusim.numerics.functions import add, maximum, minimum
+from npusim.numerics.functions import add, finished, rounded
 from npusim.numerics.model import NumericsModel
 from npusim.numerics.settings import MaskedLane, ReduceOrder
 
 BLOCK_BYTES = 32
 REPEAT_BYTES = 256
-FP32_LANES = 64
+_FP32, _FP16 = np.dtype(np.float32), np.dtype(np.float16)
 _COUNTER_MAX_BYTES = 1024
 
 
@@ -77,18 +77,19 @@ def lane_sum(x: Array, *, model: NumericsModel, from_zero: bool = False) -> Arra
     """
     lanes = REPEAT_BYTES // x.dtype.itemsize
     n = x.shape[-1]
-    if from_zero or n < lanes:
+    first = 0 if from_zero else lanes
+    if from_zero and n:
         sums = np.zeros((*x.shape[:-1], lanes), dtype=x.dtype)
-        first = 0
-        if not from_zero:
-            sums = _grouped(x, REPEAT_BYTES, model, None)[..., 0, :].copy()
-            first = lanes
     else:
-        sums, first = x[..., :lanes].copy(), lanes
-    for start in range(first, n, lanes):
-        chunk = x[..., start : start + lanes]
-        width = chunk.shape[-1]
-        sums[..., :width] = add(sums[..., :width], chunk, model=model)
+        sums = _grouped(x[..., :lanes], REPEAT_BYTES, model, None)[..., 0, :].copy()
+    with np.errstate(all="ignore"):
+        for start in range(first, n, lanes):
+            chunk = x[..., start : start + lanes]
+            part = sums[..., : chunk.shape[-1]]
+            if x.dtype == _FP32:
+                np.add(part, chunk, out=part)
+            else:
+                part[...] = _node(part, chunk, model)
     return _tree(sums, model)
 
 
@@ -156,21 +157,31 @@ def _filled(
     return x.reshape(*x.shape[:-1], -1, lanes)
 
 
+def _node(a: Array, b: Array, model: NumericsModel) -> Array:
+    """One rounded add inside a tree; canonical NaNs can wait for the end, clamping cannot."""
+    if a.dtype == _FP32:
+        return np.asarray(a + b)
+    return finished(rounded(np.add, a, b), model)
+
+
 def _tree(x: Array, model: NumericsModel) -> Array:
     """Sum over the last axis (a power of two of lanes) in the model's order."""
+    if x.dtype not in (_FP32, _FP16):
+        add(x, x, model=model)  # refuses the type
     order = model.reduce_order
-    if order is ReduceOrder.SEQUENTIAL:
-        total = x[..., 0]
-        for k in range(1, x.shape[-1]):
-            total = add(total, x[..., k], model=model)
-        return total
-    while x.shape[-1] > 1:
-        half = x.shape[-1] // 2
-        if order is ReduceOrder.HALVES:
-            x = add(x[..., :half], x[..., half:], model=model)
-        else:
-            x = add(x[..., 0::2], x[..., 1::2], model=model)
-    return np.asarray(x[..., 0])
+    with np.errstate(all="ignore"):
+        if order is ReduceOrder.SEQUENTIAL:
+            total = x[..., 0]
+            for k in range(1, x.shape[-1]):
+                total = _node(total, x[..., k], model)
+            return finished(np.array(total), model)
+        while x.shape[-1] > 1:
+            half = x.shape[-1] // 2
+            if order is ReduceOrder.HALVES:
+                x = _node(x[..., :half], x[..., half:], model)
+            else:
+                x = _node(x[..., 0::2], x[..., 1::2], model)
+        return finished(np.array(x[..., 0]), model)
 
 
 def _extreme_of(
@@ -178,7 +189,15 @@ def _extreme_of(
 ) -> Array:
     fill = x.dtype.type(-np.inf if largest else np.inf)
     parts = _filled(x, size_bytes, mask, fill)
-    pick = maximum if largest else minimum
-    while parts.shape[-1] > 1:
-        parts = pick(parts[..., 0::2], parts[..., 1::2], model=model)
-    return np.asarray(parts[..., 0])
+    with np.errstate(all="ignore"):
+        result = np.asarray(parts.max(axis=-1) if largest else parts.min(axis=-1))
+        zero = result == 0
+        if zero.any():
+            # numpy takes either zero: the maximum is -0 only if all zeros are, and vice versa.
+            signs = (
+                np.signbit(parts) | (parts != 0) if largest else np.signbit(parts) & (parts == 0)
+            )
+            negative = signs.all(axis=-1) if largest else signs.any(axis=-1)
+            sign = np.where(negative, -1, 1).astype(x.dtype)
+            result = np.where(zero, np.copysign(x.dtype.type(0), sign), result)
+        return finished(result, model)
