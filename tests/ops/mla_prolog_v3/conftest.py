@@ -12,6 +12,7 @@ from npusim.chips.load import load_chip
 from npusim.chips.model import Chip
 from npusim.errors import ParameterError
 from npusim.functional.interpreter import run_program
+from npusim.numerics.formats import DType
 from npusim.numerics.model import NumericsModel
 from npusim.ops.common.operator import Arrays, Validity
 from npusim.ops.mla_prolog_v3 import OPERATOR
@@ -76,6 +77,28 @@ def inputs_of() -> Callable[..., Arrays]:
 
     def make(p: MlaPrologParams, seed: int = 0, **replaced: np.ndarray) -> Arrays:
         return OPERATOR.make_inputs(p, seed, frozenset(t.name for t in p.tensors)) | replaced
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def identity_keys(inputs_of: Callable[..., Arrays]) -> Callable[[MlaPrologParams], Arrays]:
+    """Inputs whose key latents are the first 576 elements of the tokens.
+
+    The key weight is one-hot, gamma and cosine are one, sine is zero.
+    """
+
+    def make(p: MlaPrologParams) -> Arrays:
+        dtype = p.x_dtype.numpy
+        weight = np.zeros((p.He, 576), dtype)
+        weight[np.arange(576), np.arange(576)] = 1
+        one = np.ones((*p.token_shape, 64), DType.BF16.numpy)
+        return inputs_of(p) | {
+            "weight_dkv_kr": weight,
+            "rmsnorm_gamma_ckv": np.ones(512, DType.BF16.numpy),
+            "rope_cos": one,
+            "rope_sin": np.zeros_like(one),
+        }
 
     return make
 
