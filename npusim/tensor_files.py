@@ -8,6 +8,7 @@ Ascend C samples write them, are read and written too.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def read_tensors(folder: Path, wanted: Mapping[str, DType]) -> dict[str, np.ndar
                 f"tensor {name} in {folder}: dtype {entry['dtype']}, expected {dtype.name}"
             )
         array = _read_array(path, name, dtype)
-        found[name] = array.reshape(entry["shape"]) if entry else array
+        found[name] = _shaped(array, entry["shape"], name, path) if entry else array
     return found
 
 
@@ -127,9 +128,25 @@ def _read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
         ) from None
 
 
+def _shaped(array: np.ndarray, shape: list[int], name: str, path: Path) -> np.ndarray:
+    """The array in the shape that the manifest gives it."""
+    if min(shape, default=0) < 0 or array.size != prod(shape):
+        raise TensorError(
+            f"tensor {name} in {path}: {array.size} elements, but the manifest says shape "
+            f"{tuple(shape)}"
+        )
+    return array.reshape(shape)
+
+
 def _read_array(path: Path, name: str, dtype: DType) -> np.ndarray:
     try:
         if path.suffix == ".bin":
+            size = path.stat().st_size
+            if size % dtype.size_bytes:
+                raise TensorError(
+                    f"tensor {name} in {path}: {size} bytes are not a whole number of "
+                    f"{dtype.name} elements"
+                )
             array = np.fromfile(path, dtype=f"u{dtype.size_bytes}")
         else:
             array = np.load(path, allow_pickle=False)
