@@ -5,7 +5,7 @@ mm3, all tokens of the step at once, each AIV its share of the columns. Otherwis
 takes its own tokens, some heads at a time. Token scale first, then channel scale.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.buffers import Buffer
@@ -30,28 +30,28 @@ HEADS_AT_ONCE = {128: 64, 192: 16}
 """Heads of one token in one piece of work, by width of a head."""
 
 
-class Int32Rows(Protocol):
-    """Rows of ``mm_qcqr`` that a block dequantises; see `QcRows` and rope's `QrRows`."""
+class HeadRows(NamedTuple):
+    """Rows of the query heads in ``mm_qcqr`` that one block works on.
 
-    @property
-    def ub(self) -> Ub: ...  # noqa: D102
-    @property
-    def rows(self) -> int: ...  # noqa: D102
-    @property
-    def width(self) -> int: ...  # noqa: D102
-    @property
-    def stride(self) -> int: ...  # noqa: D102
-    @property
-    def tokens(self) -> bool: ...  # noqa: D102
-    @property
-    def scale_row(self) -> int: ...  # noqa: D102
-    @property
-    def scale_stride(self) -> int: ...  # noqa: D102
+    Attributes:
+        rows, width: rows and columns taken.
+        stride, out_stride: elements between the rows in ``mm_qcqr`` and in the result.
+        tokens: rows are tokens of one head; else heads of one token.
+        scale_row: row of UB's ``scale_cq`` that belongs to the first row.
+        scale_stride: elements between the column scales of two rows that are heads.
+    """
+
+    ub: Ub
+    rows: int
+    width: int
+    stride: int
+    out_stride: int
+    tokens: bool
+    scale_row: int
+    scale_stride: int
 
 
-def dequantise_rows(
-    k: BlockBuilder, t: Int32Rows, scratch: Scratch, raw: Buffer, x: Buffer
-) -> None:
+def dequantise_rows(k: BlockBuilder, t: HeadRows, scratch: Scratch, raw: Buffer, x: Buffer) -> None:
     """Load int32 rows at base ``x`` and their column scales at base ``w``; x = fp32 values.
 
     Rows that are tokens share one row of column scales and have a token scale each; rows that
@@ -82,26 +82,7 @@ def dequantise_rows(
     vector(k, Opcode.VMUL, all_rows, all_rows, columns)
 
 
-class QcRows(NamedTuple):
-    """What the dequantisation of some rows depends on; as in rope's `QrRows`.
-
-    Attributes:
-        rows: tokens of one head, or heads of one token.
-        width: columns taken.
-        stride, out_stride: elements between the rows in ``mm_qcqr`` and ``qc``.
-    """
-
-    ub: Ub
-    rows: int
-    width: int
-    stride: int
-    out_stride: int
-    tokens: bool
-    scale_row: int
-    scale_stride: int
-
-
-def dequantise_query(k: BlockBuilder, t: QcRows) -> None:
+def dequantise_query(k: BlockBuilder, t: HeadRows) -> None:
     """Some rows: GM bases ``x, w`` in; ``out`` out."""
     scratch = t.ub.carve()
     count = t.rows * t.width
@@ -120,7 +101,7 @@ def place_dequant_head(core: VectorCore, step: OuterStep, head: int) -> None:
     c = core.context
     p = c.p
     width = p.D // c.tiling.aiv_per_aic
-    block = QcRows(
+    block = HeadRows(
         ub=c.ub,
         rows=step.rows,
         width=width,
@@ -150,7 +131,7 @@ def place_dequant_tokens(core: VectorCore, step: OuterStep, first: int, rows: in
     at_once = min(HEADS_AT_ONCE.get(p.D, 16), p.N)
     for row in range(first, first + rows):
         for head in range(0, p.N, at_once):
-            block = QcRows(
+            block = HeadRows(
                 ub=c.ub,
                 rows=min(at_once, p.N - head),
                 width=p.D,

@@ -18,7 +18,7 @@ from npusim.ops.mla_prolog_v3.stages.vector_ops import (
     vector,
 )
 
-STAGE = "load_params"
+STAGE, STAGE_SCALES = "load_params", "load_scales"
 
 Load = tuple[str, str, DType, int]
 """(UB part, GM tensor, element type, elements) of one persistent operand."""
@@ -119,6 +119,5 @@ def place_sin_cos(core: VectorCore, step: OuterStep, first: int, rows: int) -> N
 def place_all_scales(core: VectorCore, step: OuterStep) -> None:
     """Bring the row scales that all AIVs have written (dequant_opt)."""
     c = core.context
-    c.builder.place(
-        core.core, load_all_scales, (c.ub, step.rows), stage=STAGE, scales=c.address("scale_cq")
-    )
+    at = c.address("scale_cq")
+    c.builder.place(core.core, load_all_scales, (c.ub, step.rows), stage=STAGE_SCALES, scales=at)

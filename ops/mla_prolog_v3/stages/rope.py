@@ -15,7 +15,7 @@ from npusim.isa.patterns import linear
 from npusim.isa.spaces import Pipe
 from npusim.numerics.formats import DType
 from npusim.ops.mla_prolog_v3.stages.context import OuterStep, VectorCore
-from npusim.ops.mla_prolog_v3.stages.dequant_qc import dequantise_rows
+from npusim.ops.mla_prolog_v3.stages.dequant_qc import HeadRows, dequantise_rows
 from npusim.ops.mla_prolog_v3.stages.scatter import CacheAddresses, Target, read_index, scatter
 from npusim.ops.mla_prolog_v3.stages.ub import BLOCK, Scratch, Ub
 from npusim.ops.mla_prolog_v3.stages.vector_ops import (
@@ -150,49 +150,37 @@ class QrRows(NamedTuple):
     """What the rotation of some rows of the query heads depends on.
 
     Attributes:
-        rows: rows rotated: tokens of one head, or heads of one token.
-        width: Dr.
-        stride: elements between the rows in ``mm_qcqr``.
-        out_stride: elements between the rows of ``query_rope``.
+        rows: where they lie.
         dequantises: the matmul result is int32.
-        tokens: rows are tokens of one head; else heads of one token.
-        scale_row: row of UB's ``scale_cq`` that belongs to the first row.
         table_row: row of sine and cosine that belongs to the first row.
-        scale_stride: elements between the heads' column scales in GM.
     """
 
-    ub: Ub
-    rows: int
-    width: int
-    stride: int
-    out_stride: int
+    rows: HeadRows
     dequantises: bool
-    tokens: bool
-    scale_row: int
     table_row: int
-    scale_stride: int
 
 
 def rotate_query(k: BlockBuilder, t: QrRows) -> None:
     """Some rows: GM bases ``x, w`` (rotary columns, their scales) in; ``out`` out."""
-    scratch = t.ub.carve()
-    count = t.rows * t.width
+    r = t.rows
+    scratch = r.ub.carve()
+    count = r.rows * r.width
     raw = scratch.take("raw", DType.INT32 if t.dequantises else DType.BF16, count)
     x = scratch.take("x", DType.FP32, count)
     row = x.linear(DType.FP32, count)
     if t.dequantises:
-        dequantise_rows(k, t, scratch, raw, x)
+        dequantise_rows(k, r, scratch, raw, x)
     else:
-        src = gm_rows(k, "x", DType.BF16, t.rows, t.width, t.stride)
+        src = gm_rows(k, "x", DType.BF16, r.rows, r.width, r.stride)
         k.copy(raw.linear(DType.BF16, count), src)
         loads_done(k)
         cast(k, row, raw.linear(DType.BF16, count))
-    stride = t.width if t.tokens else 0
-    table = Table(t.ub.part("sin"), t.ub.part("cos"), t.table_row, stride)
-    rotate(k, scratch, x, table, t.rows, t.width)
+    stride = r.width if r.tokens else 0
+    table = Table(r.ub.part("sin"), r.ub.part("cos"), t.table_row, stride)
+    rotate(k, scratch, x, table, r.rows, r.width)
     cast(k, raw.linear(DType.BF16, count), row)
     vector_done(k)
-    to = gm_rows(k, "out", DType.BF16, t.rows, t.width, t.out_stride)
+    to = gm_rows(k, "out", DType.BF16, r.rows, r.width, r.out_stride)
     k.copy(to, raw.linear(DType.BF16, count))
     stores_done(k)
 
@@ -236,18 +224,17 @@ def place_rope_qr_head(core: VectorCore, step: OuterStep, head: int, first: int,
         return
     c = core.context
     p = c.p
-    block = QrRows(
+    share = HeadRows(
         ub=c.ub,
         rows=rows,
         width=p.Dr,
         stride=p.qcqr_columns,
         out_stride=p.N * p.Dr,
-        dequantises=True,
         tokens=True,
         scale_row=first,
-        table_row=0,
         scale_stride=0,
     )
+    block = QrRows(share, dequantises=True, table_row=0)
     column = head * p.head_columns + p.D
     c.builder.place(
         core.core,
@@ -266,18 +253,17 @@ def place_rope_qr_tokens(core: VectorCore, step: OuterStep, first: int, rows: in
     c = core.context
     p = c.p
     for row in range(first, first + rows):
-        block = QrRows(
+        heads = HeadRows(
             ub=c.ub,
             rows=p.N,
             width=p.Dr,
             stride=p.head_columns,
             out_stride=p.Dr,
-            dequantises=p.quantises_cq,
             tokens=False,
             scale_row=row - first,
-            table_row=row - first,
             scale_stride=p.head_columns,
         )
+        block = QrRows(heads, dequantises=p.quantises_cq, table_row=row - first)
         c.builder.place(
             core.core,
             rotate_query,

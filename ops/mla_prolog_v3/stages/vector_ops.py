@@ -17,7 +17,7 @@ from npusim.isa.patterns import linear, nd, pattern
 from npusim.isa.spaces import Pipe
 from npusim.numerics.formats import DType
 from npusim.numerics.rounding import Rounding
-from npusim.ops.mla_prolog_v3.stages.ub import BLOCK, LANES
+from npusim.ops.mla_prolog_v3.stages.ub import BLOCK, BLOCK_BYTES, LANES
 
 EVENT = 0
 QMAX_INT8 = 127.0
@@ -107,19 +107,17 @@ def with_row_factors(
     k.pipe_barrier(Pipe.VECTOR)
 
 
-def sum_of_row(k: BlockBuilder, total: Buffer, x: Buffer, lanes: Buffer, width: int) -> None:
-    """total[0] = sum of x: 64-lane chunks added in ascending order, then one tree.
+def sum_of_row(k: BlockBuilder, total: Buffer, x: Buffer, width: int) -> None:
+    """total[0] = sum of x: 64-lane chunks added in ascending order into the first, then one tree.
 
-    One Add carries out all but the first chunk: its repeats have no stride on the destination.
+    One Add carries out all chunks: its repeats have no stride on the destination.
     """
-    first = lanes.linear(DType.FP32, LANES)
     chunks = width // LANES - 1
-    vector(k, Opcode.VCOPY, first, x.linear(DType.FP32, LANES))
     if chunks:
-        again = ub_at(lanes, DType.FP32, ((chunks, 0), (LANES, 1)), 0)
-        rest = x.linear(DType.FP32, chunks * LANES, LANES * 4)
-        vector(k, Opcode.VADD, again, rest, again)
-    vector(k, Opcode.VCADD, total.linear(DType.FP32, 1), first)
+        lanes = ub_at(x, DType.FP32, ((chunks, 0), (LANES, 1)), 0)
+        rest = x.linear(DType.FP32, chunks * LANES, LANES * DType.FP32.size_bytes)
+        vector(k, Opcode.VADD, lanes, rest, lanes)
+    vector(k, Opcode.VCADD, total.linear(DType.FP32, 1), x.linear(DType.FP32, LANES))
 
 
 def max_of_rows(k: BlockBuilder, most: Buffer, x: Buffer, rows: int, columns: int) -> None:
@@ -196,15 +194,14 @@ def rms_norm(
 ) -> None:
     """x = x / sqrt(mean(x * x) + epsilon) * gamma [* scale], fp32 in place.
 
-    ``squares`` (width fp32) and ``small`` (64 + 16 fp32) are scratch; gamma is bf16 and is
+    ``squares`` (width fp32) and ``small`` (`RMS_SMALL` fp32) are scratch; gamma is bf16 and is
     widened for every row.
     """
     row = x.linear(DType.FP32, width)
-    lanes = small.part("lanes", 0, LANES * 4)
-    total = small.part("total", LANES * 4, BLOCK * 4)
-    root = small.part("root", (LANES + BLOCK) * 4, BLOCK * 4)
+    total = small.part("total", 0, BLOCK_BYTES)
+    root = small.part("root", BLOCK_BYTES, BLOCK_BYTES)
     vector(k, Opcode.VMUL, squares.linear(DType.FP32, width), row, row)
-    sum_of_row(k, total, squares, lanes, width)
+    sum_of_row(k, total, squares, width)
     one = total.linear(DType.FP32, 1)
     vector(k, Opcode.VMULS, one, one, scalar=float(np.float32(1.0) / np.float32(width)))
     vector(k, Opcode.VADDS, one, one, scalar=epsilon)
@@ -218,7 +215,7 @@ def rms_norm(
         vector(k, Opcode.VMULS, row, row, scalar=scale)
 
 
-RMS_SMALL = LANES + 2 * BLOCK
+RMS_SMALL = 2 * BLOCK
 """fp32 elements of the small scratch of ``rms_norm``."""
 
 
