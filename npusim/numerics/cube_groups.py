@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npusim.numerics.cube_operands import FAR, I16, Operand, special_sums
-from npusim.numerics.exact_sum import F32, F64, round_pair, round_sums
+from npusim.numerics.exact_sum import F32, F64, exact_sums, round_pair, round_sums
 
 _DIGITS = 53
 _BLOCK_ROWS, _BLOCK_ELEMENTS = 128, 1 << 15
@@ -220,17 +220,17 @@ class _Product:
 
     def _by_element(self, rows: Indices, columns: Indices) -> F32:
         """Exact accumulation of single elements, (n,) fp32."""
-        products = self.a.values[rows] * self.b.values[:, columns].T
-        sums = products.reshape(rows.size, self.steps, self.group).sum(axis=2)
+        products = np.empty((self.steps * self.group, rows.size))
+        np.multiply(self.a.values[rows].T, self.b.values[:, columns], out=products)
+        sums, exact = exact_sums(products.reshape(self.steps, self.group, rows.size))
         for step, part in self.special.items():
-            sums[:, step] += part[rows, columns]
-        inexact = ~self._steps_of(rows, columns)[1]
+            sums[step] += part[rows, columns]
         c: F32 = np.zeros(rows.size, np.float32)
         if self.start is not None:
             c = self.start[rows, columns]
         for step in range(self.steps):
-            rounded = round_pair(sums[:, step], c.astype(np.float64)).astype(np.float32)
-            hard = np.flatnonzero(inexact[:, step])
+            rounded = round_pair(sums[step], c.astype(np.float64)).astype(np.float32)
+            hard = np.flatnonzero(~exact[step])
             if hard.size:
                 at = rows[hard], columns[hard]
                 rounded[hard] = round_sums(self._terms(step, *at, c[hard]))

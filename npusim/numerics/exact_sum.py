@@ -57,6 +57,25 @@ def round_pair(x: F64, y: F64) -> F64:
     return _round_to_odd(total, np.where(np.isfinite(total), np.sign(error), 0.0))
 
 
+def exact_sums(terms: F64) -> tuple[F64, npt.NDArray[np.bool_]]:
+    """Sums over the middle axis in float64, and whether every add was exact.
+
+    Args:
+        terms: (steps, m, n) float64, m >= 1.
+
+    Returns:
+        (steps, n) sums and flags; where the flag is False the sum is only near.
+    """
+    total: F64 = terms[:, 0].copy()
+    exact = np.ones(total.shape, dtype=bool)
+    for k in range(1, terms.shape[1]):
+        term = terms[:, k]
+        before, total = total, total + term
+        part = total - before
+        exact &= (before - (total - part)) + (term - part) == 0
+    return total, exact
+
+
 def _distill(terms: F64) -> tuple[F64, F64]:
     """Leading term and the sign (-1, 0, 1) of what it leaves out, per column of ``terms``.
 
