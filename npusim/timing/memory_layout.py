@@ -38,27 +38,29 @@ S_CHANGED = 2  # 1 if rates must be shared anew
 S_ACTIVE = 3  # classes with flows
 S_QUEUE = 4  # fixed-point bytes that wait to be written back
 S_QUEUE_RATE = 5  # fixed-point bytes per cycle of write-back
-S_SERIAL = 6  # serial of the youngest age
+S_SERIAL = 6  # serial of the youngest extent
 S_RESIDENT = 7  # lines of the program in L2
 S_FOREIGN = 8  # foreign lines left in L2
 S_FOREIGN_DIRT = 9  # remainder of dirty foreign lines, in 1/65536
-S_OLDEST = 10  # serial of the age that is evicted from
-S_VICTIM_ROW = 11  # where eviction stands in the walk of that age: its run ...
+S_OLDEST = 10  # serial of the extent that is evicted from
+S_VICTIM_ROW = 11  # where eviction stands in the walk of that extent: its run ...
 S_VICTIM_LINE = 12  # ... and the next line of that run, -1 for the first
-S_PASSED = 13  # serial that takes the lines passed over, 0 for none yet
+S_PASSED = 13  # extent that takes the lines passed over, 0 for none yet
 S_FILLING_LO = 14  # cores with a fill under way
 S_FILLING_HI = 15
 S_WRITTEN_BACK = 16  # dirty lines evicted so far
 S_FETCHED = 17  # lines fetched from HBM so far
 S_PAST = 18  # bytes written past L2 so far
-STATES = 19
+S_EXTENTS = 19  # extents made so far
+S_FREE = 20  # first free extent, 0 for none
+STATES = 21
 
 # Scratch: what a look-up finds out about the lines it hits.
 X_LINES = 0  # lines hit
 X_LEVELS = 1  # sum of their sharing levels
 X_AGAIN = 2  # lines among them that this core reads again
-X_BEST = 3  # longest run of lines of one age
-X_BEST_SERIAL = 4  # that age
+X_BEST = 3  # longest run of lines of one extent
+X_BEST_EXTENT = 4  # that extent
 X_WAIT_LO = 5  # cores whose fill must end first
 X_WAIT_HI = 6
 X_MISS_BYTES = 7
@@ -103,9 +105,9 @@ K_READING = 0  # serial of its read in flight, NEVER for none
 K_WAITERS = 1  # transfers that wait for its fill
 K_FIELDS = 2
 
-# One age: the lines that one access touched last. Serials start at 1; 0 is "not resident".
-A_ADDRESS = 0
-A_ACCESS = 1
+# One extent: the lines that one access touched last (see `extents`); number 0 is none.
+A_ADDRESS = 0  # of the access; of a free extent, the next free one
+A_ACCESS = 1  # -1 for a free extent
 A_EPOCH = 2  # half window of its last read
 A_NOW_LO = 3  # cores that read in that half window
 A_NOW_HI = 4
@@ -114,7 +116,11 @@ A_PAST_HI = 6
 A_FILL_LO = 7  # cores whose fills brought the lines, when they were read
 A_FILL_HI = 8
 A_PASSED = 9  # 1 if its lines were passed over once
-A_FIELDS = 10
+A_SERIAL = 10  # its age
+A_LINES = 11  # lines that still belong to it
+A_TOUCHED = 12  # lines that belonged to it when it was made
+A_VISITS = 13  # the same, lines that two runs share counted twice
+A_FIELDS = 14
 
 # One access class (costs.table.ACCESS flattened).
 D_KIND = 0

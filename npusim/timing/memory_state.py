@@ -31,6 +31,8 @@ from npusim.timing.memory_layout import (
     X_FIELDS,
 )
 
+MAX_LOOKUP_PLACES = 1 << 20
+
 
 class Ints(Protocol):
     """A flat run of integers: an array in the compiled engine, a list in the readable one."""
@@ -52,8 +54,10 @@ class Memory(NamedTuple):
         active: numbers of the classes with flows, sorted by cap.
         slots: records of the transfers in flight.
         cores: one record for each core.
-        ages: records of the ages of lines, by serial.
-        lines: one stamp for each L2 line of the program's GM space, ``serial * 2 + dirty``, 0 if
+        extents: records of the extents of lines.
+        order: extent that got each serial; a younger serial of the same extent cancels it.
+        lookup: extents by a hash of their access, a power of two of places.
+        lines: one stamp for each L2 line of the program's GM space, ``extent * 2 + dirty``, 0 if
             it is not resident.
     """
 
@@ -65,7 +69,9 @@ class Memory(NamedTuple):
     active: Ints
     slots: Ints
     cores: Ints
-    ages: Ints
+    extents: Ints
+    order: Ints
+    lookup: Ints
     lines: Ints
 
 
@@ -86,8 +92,8 @@ def new_memory(program: Program, costs: CostTable, runs: int = 1) -> Memory:
         classes[:, C_CAP + column] = costs.classes[name]
     cores = np.zeros((program.cores, K_FIELDS), dtype=np.int64)
     cores[:, K_READING] = NEVER
-    # Every access makes one age, and a second one at most where victims are passed over.
-    ages = runs * count_transfers(program, costs) * (2 if limits[L_VICTIM_SHARE] else 1) + 1
+    # Every access takes one serial, and a second one at most where victims are passed over.
+    serials = runs * count_transfers(program, costs) * (2 if limits[L_VICTIM_SHARE] else 1) + 1
     line_bytes = 1 << int(limits[L_LINE_SHIFT])
     return Memory(
         limits=limits,
@@ -98,9 +104,16 @@ def new_memory(program: Program, costs: CostTable, runs: int = 1) -> Memory:
         active=np.zeros(len(costs.classes) + 1, dtype=np.int64),
         slots=np.zeros(program.cores * PIPES * T_FIELDS, dtype=np.int64),
         cores=cores.reshape(-1),
-        ages=np.zeros(ages * A_FIELDS, dtype=np.int64),
+        extents=np.zeros(serials * A_FIELDS, dtype=np.int64),
+        order=np.zeros(serials, dtype=np.int32),
+        lookup=np.zeros(lookup_places(serials), dtype=np.int32),
         lines=np.zeros(-(-program.gm_bytes // line_bytes) + 1, dtype=np.int32),
     )
+
+
+def lookup_places(serials: int) -> int:
+    """Places of `Memory.lookup`: a few for each extent, so that few of them collide."""
+    return min(1 << int(4 * serials).bit_length(), MAX_LOOKUP_PLACES)
 
 
 def as_lists(memory: Memory) -> Memory:

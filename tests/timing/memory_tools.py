@@ -30,7 +30,7 @@ from npusim.timing.memory_layout import (
     T_FIELDS,
     X_FIELDS,
 )
-from npusim.timing.memory_state import Memory, _flatten_accesses
+from npusim.timing.memory_state import Memory, _flatten_accesses, lookup_places
 from npusim.timing.memory_system import latency_of, next_event, reallocate, retire, submit
 from npusim.units import RATE_ONE
 
@@ -103,7 +103,7 @@ def memory(
     *,
     cores: int = 4,
     gm_lines: int = 4096,
-    ages: int = 4096,
+    serials: int = 4096,
 ) -> Memory:
     """An idle memory system, without a program around it."""
     state = np.zeros(STATES, dtype=np.int64)
@@ -125,7 +125,9 @@ def memory(
         np.zeros(len(classes) + 1, dtype=np.int64),
         np.zeros(cores * PIPES * T_FIELDS, dtype=np.int64),
         core_records.reshape(-1),
-        np.zeros(ages * A_FIELDS, dtype=np.int64),
+        np.zeros(serials * A_FIELDS, dtype=np.int64),
+        np.zeros(serials, dtype=np.int64),
+        np.zeros(lookup_places(serials), dtype=np.int64),
         np.zeros(gm_lines, dtype=np.int32),
     )
     return Memory(*(c.tolist() for c in columns))
