@@ -267,6 +267,7 @@ class NumericsModel:
             architecture: which machine.
             overrides: parameter values by field name that replace defaults.
         """
+        architecture = Architecture(architecture)  # a plain 2201 must compare as the enum does
         known = {p.name: p.defaults[architecture] for p in parameters()}
         for name in overrides:
             _find(name)
