@@ -59,8 +59,7 @@ def _check_he(he: int, validity: Validity) -> None:
         known = ", ".join(str(v) for v in DOCUMENTED_HE)
         raise refusal(
             TILING,
-            f"He = {he}: must be one of {known} (--validity lenient admits multiples of "
-            f"{HE_UNIT})",
+            f"He = {he}: must be one of {known} (--validity lenient admits multiples of {HE_UNIT})",
         )
 
 

@@ -97,9 +97,7 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> MlaPrologPa
     chip.require_runnable()
     for name in raw:
         if name not in RAW:
-            raise ParameterError(
-                f"mla_prolog_v3: parameter '{name}' does not exist; {_near(name)}"
-            )
+            raise ParameterError(f"mla_prolog_v3: parameter '{name}' does not exist; {_near(name)}")
     values = dict(DEFAULTS) | {n: _converted(n, v) for n, v in raw.items() if v is not None}
     call = _attributes(values)
     check_modes(call)
@@ -180,9 +178,7 @@ def _attributes(values: Mapping[str, Any]) -> ApiCall:
     )
 
 
-def _implied(
-    values: Mapping[str, Any], call: ApiCall, cache_mode: CacheMode
-) -> MlaPrologParams:
+def _implied(values: Mapping[str, Any], call: ApiCall, cache_mode: CacheMode) -> MlaPrologParams:
     """Params with every size filled in, not yet checked."""
     layout, b, s, t = _tokens(values)
     ends = values["actual_seq_len"]
@@ -232,9 +228,7 @@ def _tokens(values: Mapping[str, Any]) -> tuple[TokenLayout, int, int, int]:
     return TokenLayout.T, sequences, 0, t
 
 
-def _block_num(
-    values: Mapping[str, Any], cache_mode: CacheMode, b: int, s: int, t: int
-) -> int:
+def _block_num(values: Mapping[str, Any], cache_mode: CacheMode, b: int, s: int, t: int) -> int:
     """BlockNum as given, or what the tokens need and one block more."""
     if not cache_mode.is_paged:
         return 0

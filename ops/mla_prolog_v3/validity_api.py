@@ -35,6 +35,7 @@ _BF16_OR_INT8 = (
     "query_norm",
 )
 
+
 def check_modes(call: ApiCall) -> None:
     """Quantisation modes, as the API layer checks them before anything else."""
     weight, kv = call.weight_quant_mode, call.kv_cache_quant_mode
