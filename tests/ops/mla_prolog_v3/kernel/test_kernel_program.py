@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_runs import build
+from kernel_runs import build, random_completion
 
 from npusim.chips.load import load_chip
 from npusim.errors import CapacityError

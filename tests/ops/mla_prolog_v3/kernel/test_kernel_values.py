@@ -15,6 +15,7 @@ from npusim.chips.load import load_chip
 from npusim.chips.model import Chip
 from npusim.functional.interpreter import run_program
 from npusim.numerics.model import NumericsModel
+from npusim.ops.common.cases import load_cases
 from npusim.ops.common.operator import Validity
 from npusim.ops.mla_prolog_v3 import OPERATOR
 
@@ -28,6 +29,13 @@ PARTIAL_PER_TILE = {"weight_quant_mode": 1, "kv_cache_quant_mode": 3}
 
 def cores(aic: int) -> Chip:
     return load_chip("A2", {"cores.aic": aic})
+
+
+def test_1_sample_of_the_api_page(model: NumericsModel) -> None:
+    assert OPERATOR.cases_file is not None
+    case = load_cases(OPERATOR.cases_file)["seed_a2_int8"]
+    chip = load_chip(case.chip)
+    assert differences(OPERATOR.parse(case.params, chip, Validity.DOCUMENTED), chip, model) == []
 
 
 # Token counts and head counts
