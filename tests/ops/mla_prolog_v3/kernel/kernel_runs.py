@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -9,8 +10,8 @@ import numpy as np
 
 from npusim.chips.model import Chip
 from npusim.functional.interpreter import Order, run_program
-from npusim.isa.instructions import Opcode
-from npusim.isa.program import Program
+from npusim.isa.instructions import ROW, Opcode
+from npusim.isa.program import Block, Program
 from npusim.isa.spaces import Pipe
 from npusim.isa.topology import Topology
 from npusim.isa.verify import verify
@@ -111,16 +112,13 @@ def _core_run(program, reach, core, cycles, sent, completion):
     free, raised, waited = defaultdict(int), defaultdict(list), defaultdict(int)
     scalar = moved = 0
     for instance in program.instances_of(core):
-        rows = program.blocks[program.block[instance]].rows
         first = int(program.first_id[instance])
-        for row in range(len(rows)):
-            opcode, pipe = int(rows["opcode"][row]), int(rows["pipe"][row])
-            mode, flag = (int(a) for a in rows["args"][row][:2])
-            event = tuple(int(a) for a in rows["args"][row][:3])
+        for row, (opcode, pipe, event) in enumerate(_rows(program.blocks[program.block[instance]])):
             start = max(scalar, free[pipe])
             if opcode == Opcode.WAIT_FLAG:
                 start = max(start, raised[event].pop(0))
             elif opcode == Opcode.CROSS_WAIT:
+                mode, flag, _ = event
                 number = waited[flag]
                 waited[flag] += 1
                 lists = [sent[s, mode, flag] for s in reach.senders(core, mode)]
@@ -138,7 +136,19 @@ def _core_run(program, reach, core, cycles, sent, completion):
             elif opcode == Opcode.SET_FLAG:
                 raised[event].append(end)
             elif opcode == Opcode.CROSS_SET:
-                sent[core, mode, flag].append(end)
+                sent[core, *event[:2]].append(end)
+
+
+@lru_cache(maxsize=4096)
+def _row_list(data: bytes) -> list[tuple[int, int, tuple[int, ...]]]:
+    rows = np.frombuffer(data, dtype=ROW)
+    arguments = [tuple(args[:3]) for args in rows["args"].tolist()]
+    return list(zip(rows["opcode"].tolist(), rows["pipe"].tolist(), arguments, strict=True))
+
+
+def _rows(block: Block) -> list[tuple[int, int, tuple[int, ...]]]:
+    """(opcode, pipe, first arguments) of a block's rows, as plain numbers."""
+    return _row_list(block.rows.tobytes())
 
 
 def pairwise(factors: Mapping[str, tuple[Any, ...]], allowed: Any) -> list[dict[str, Any]]:

@@ -169,10 +169,14 @@ def test_sparse_flags_pair_up_and_cover_every_head(heads: int) -> None:
     [{}, {"weight_quant_mode": 2, "kv_cache_quant_mode": 1}, {"weight_quant_mode": 1}],
     ids=["bf16", "int8", "partial"],
 )
-def test_programs_are_legal_for_every_core_count(call: Call, raw: dict[str, int], aic: int) -> None:
+def test_programs_are_legal_and_run_to_the_end_for_every_core_count(
+    call: Call, raw: dict[str, int], aic: int
+) -> None:
     chip = load_chip("A2", {"cores.aic": aic})
     p = call(B=1, S=3, N=32, **raw)
-    verify(build(p, chip, OPERATOR.make_inputs(p, 0, frozenset({"cache_index"}))), chip)
+    program = build(p, chip, OPERATOR.make_inputs(p, 0, frozenset({"cache_index"})))
+    verify(program, chip)
+    assert random_completion(program, aic, slowest_core=9).min() > 0
 
 
 # Memory
