@@ -1,5 +1,6 @@
 """The run folder: everything a run leaves, written as a whole or not at all."""
 
+import errno
 import json
 import os
 import re
@@ -77,12 +78,11 @@ def require_writable(folder: Path) -> None:
     """
     with _one_line(folder):
         _require_replaceable(folder)
-        fresh = _sibling(folder, "partial")
-        existing = _nearest_existing(folder.parent)
-        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-            raise PermissionError(13, "permission denied", str(existing))
-        if fresh.exists():
-            shutil.rmtree(fresh)
+        parent = _nearest_existing(folder.parent)
+        if not parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 @contextmanager
@@ -95,8 +95,8 @@ def replacing(folder: Path) -> Iterator[Path]:
     Raises:
         ParameterError: see `write_run`.
     """
+    require_writable(folder)
     with _one_line(folder):
-        _require_replaceable(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         fresh = _sibling(folder, "partial")
         fresh.mkdir()
