@@ -5,6 +5,7 @@ function writes one stage for all rows before the next, so that one PIPE_V barri
 Instructions whose repeats one stride can walk take all rows at once; the others go row by row.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from npusim.isa import patterns
@@ -12,11 +13,13 @@ from npusim.isa.buffers import Buffer
 from npusim.isa.instructions import Opcode, Operand
 from npusim.isa.patterns import pattern
 from npusim.numerics.formats import DType
+from npusim.ops.common.fractals import round_up
 from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32
 LANES = 64  # fp32 elements of one repeat
 BLOCK = 8  # fp32 elements of one 32-byte block
+PIECE = 64 * LANES  # elements of a long row that are worked on at once
 
 
 @dataclass(frozen=True)
@@ -47,33 +50,85 @@ class Rows:
         return self.area.linear(F32, count, 4 * (index * self.pitch + first))
 
 
-def reduce_rows(
-    v: VectorWriter, combine: Opcode, finish: Opcode, x: Rows, lanes: Buffer, dst: Operand
-) -> None:
+@dataclass(frozen=True)
+class Reduction:
+    """How rows become one number each: chunk by chunk, then over the 64 lanes that are left."""
+
+    combine: Opcode
+    finish: Opcode
+
+
+SUM = Reduction(Opcode.VADD, Opcode.VCADD)
+MAXIMUM = Reduction(Opcode.VMAX, Opcode.VCMAX)
+
+
+def reduce_rows(v: VectorWriter, how: Reduction, x: Rows, lanes: Buffer, dst: Operand) -> None:
     """One number per row: chunks of 64 lanes combined in ascending order, then one tree.
 
     Args:
-        combine: VADD or VMAX, chunk by chunk.
-        finish: VCADD or VCMAX, over the 64 lanes that are left.
         x: the rows; kept.
         lanes: scratch of ``rows`` x 64 fp32, used for rows longer than 64.
         dst: fp32, ``rows`` elements.
     """
     if x.n <= LANES:
-        v.op(finish, dst, x.all())
+        v.op(how.finish, dst, x.all())
         return
-    whole, tail = divmod(x.n, LANES)
+    _fold(v, how, x, lanes, started=False)
+    v.op(how.finish, dst, Rows(lanes, x.rows, LANES, LANES).all())
+
+
+def reduce_mapped(
+    v: VectorWriter,
+    how: Reduction,
+    apply: Callable[[Operand, Operand], None],
+    x: Rows,
+    scratch: Buffer,
+    lanes: Buffer,
+    dst: Operand,
+) -> None:
+    """As `reduce_rows`, of a function of the rows that needs little scratch.
+
+    Args:
+        apply: writes the function: called with the destination and the source of one piece.
+        scratch: `mapped_bytes` bytes.
+    """
+    if x.n <= LANES:
+        mapped = Rows(scratch, x.rows, x.n, x.pitch)
+        apply(mapped.all(), x.all())
+        v.op(how.finish, dst, mapped.all())
+        return
+    for first in range(0, x.n, PIECE):
+        count = min(PIECE, x.n - first)
+        piece = Rows(scratch, x.rows, count, min(x.pitch, PIECE))
+        source = x.area.at(patterns.nd(F32, x.rows, count, x.pitch), 4 * first)
+        apply(piece.all(), source)
+        _fold(v, how, piece, lanes, started=first > 0)
+    v.op(how.finish, dst, Rows(lanes, x.rows, LANES, LANES).all())
+
+
+def mapped_bytes(rows: int, cols: int) -> int:
+    """Scratch of `reduce_mapped`."""
+    return rows * min(round_up(cols, BLOCK), PIECE) * 4
+
+
+def _fold(v: VectorWriter, how: Reduction, x: Rows, lanes: Buffer, started: bool) -> None:
+    """Combine chunks of 64 lanes into ``lanes``, which the first chunk starts unless it is."""
     acc = Rows(lanes, x.rows, LANES, LANES)
-    v.op(Opcode.VCOPY, acc.all(), x.area.at(patterns.nd(F32, x.rows, LANES, x.pitch)))
-    if whole > 1:
+    first = 0
+    if not started:
+        width = min(LANES, x.n)
+        start = acc.area.at(patterns.nd(F32, x.rows, width, LANES))
+        v.op(Opcode.VCOPY, start, x.area.at(patterns.nd(F32, x.rows, width, x.pitch)))
+        first = width
+    whole, tail = divmod(x.n - first, LANES)
+    if whole:
         for i in range(x.rows):
-            sums = acc.area.at(pattern(F32, ((whole - 1, 0), (LANES, 1))), 4 * i * LANES)
-            v.op(combine, sums, x.part(i, LANES, (whole - 1) * LANES), sums)
+            sums = acc.area.at(pattern(F32, ((whole, 0), (LANES, 1))), 4 * i * LANES)
+            v.op(how.combine, sums, x.part(i, first, whole * LANES), sums)
     if tail:
         start = acc.area.at(patterns.nd(F32, x.rows, tail, LANES))
-        rest = x.area.at(patterns.nd(F32, x.rows, tail, x.pitch), 4 * whole * LANES)
-        v.op(combine, start, rest, start)
-    v.op(finish, dst, acc.all())
+        rest = x.area.at(patterns.nd(F32, x.rows, tail, x.pitch), 4 * (first + whole * LANES))
+        v.op(how.combine, start, rest, start)
 
 
 def spread(v: VectorWriter, blocks: Buffer, numbers: Operand, rows: int) -> None:

@@ -8,7 +8,7 @@ from npusim.chips.model import Chip
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.builder import ProgramBuilder
-from npusim.isa.instructions import Opcode
+from npusim.isa.instructions import Opcode, Operand
 from npusim.isa.program import Program
 from npusim.isa.spaces import CoreKind, Pipe
 from npusim.numerics.formats import DType
@@ -17,10 +17,11 @@ from npusim.ops.blocks.dynamic_quant.params import DynamicQuantParams, areas, te
 from npusim.ops.common import vector_stream
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.row_ops import (
+    MAXIMUM,
     Rows,
     by_row_number,
     by_shared_row,
-    reduce_rows,
+    reduce_mapped,
     spread,
 )
 from npusim.ops.common.row_params import RowTiling
@@ -61,7 +62,7 @@ def load_smooth(k: BlockBuilder, params: DynamicQuantParams, stream: Stream) -> 
     wide = stream.scratch[5].linear(DType.FP32, params.cols)
     raw = wide
     if params.dtype is not DType.FP32:
-        raw = stream.scratch[1].linear(params.dtype, params.cols)
+        raw = stream.scratch[0].linear(params.dtype, params.cols)
     k.copy(raw, k.gm("smooth_scales", patterns.linear(params.dtype, params.cols)))
     k.set_flag(Pipe.MTE2, Pipe.VECTOR, 0)
     k.wait_flag(Pipe.MTE2, Pipe.VECTOR, 0)
@@ -85,21 +86,23 @@ def quantise(
     v: VectorWriter, params: DynamicQuantParams, stream: Stream, rows: int, turn: int
 ) -> None:
     """One tile in UB."""
-    wide, second, lanes, numbers, blocks, *smooth = stream.scratch
+    wide, pieces, lanes, numbers, blocks, *smooth = stream.scratch
     source = stream.input(turn, 0).at(params.loads[0].in_ub(rows))
     y, scale = (stream.output(turn, i).at(params.stores[i].in_ub(rows)) for i in range(2))
     pitch = params.stores[0].pitch
     x = Rows(wide, rows, params.cols, pitch)
-    magnitudes = Rows(second, rows, params.cols, pitch)
     if params.dtype is DType.FP32:
         v.op(Opcode.VCOPY, x.all(), source)
     else:
         v.cast(x.all(), source)
     if smooth:
         by_shared_row(v, Opcode.VMUL, x, x, smooth[0])
-    v.op(Opcode.VABS, magnitudes.all(), x.all())
     largest = numbers.linear(DType.FP32, rows)
-    reduce_rows(v, Opcode.VMAX, Opcode.VCMAX, magnitudes, lanes, largest)
+
+    def magnitude(dst: Operand, src: Operand) -> None:
+        v.op(Opcode.VABS, dst, src)
+
+    reduce_mapped(v, MAXIMUM, magnitude, x, pieces, lanes, largest)
     one = lanes.linear(DType.FP32, rows)
     v.op(Opcode.VDUP, one, scalar=QUANT_MAX)
     v.op(Opcode.VDIV, largest, one, largest)  # the factor
@@ -107,8 +110,9 @@ def quantise(
     v.op(Opcode.VDIV, scale, one, largest)
     spread(v, blocks, largest, rows)
     by_row_number(v, Opcode.VMUL, x, x, blocks)
-    in_place = patterns.nd(DType.INT32, rows, params.cols, pitch)
-    half = patterns.nd(DType.FP16, rows, params.cols, pitch)
-    v.cast(wide.at(in_place), x.all(), Rounding.RINT)
-    v.cast(second.at(half), wide.at(in_place), Rounding.RINT)
-    v.cast(y, second.at(half), Rounding.TRUNC)
+    # Narrowing in place is safe: an element is written at or before where it was read.
+    whole = wide.at(patterns.nd(DType.INT32, rows, params.cols, pitch))
+    half = wide.at(patterns.nd(DType.FP16, rows, params.cols, pitch))
+    v.cast(whole, x.all(), Rounding.RINT)
+    v.cast(half, whole, Rounding.RINT)
+    v.cast(y, half, Rounding.TRUNC)

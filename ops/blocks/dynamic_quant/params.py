@@ -8,7 +8,7 @@ from npusim.chips.model import Chip
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
-from npusim.ops.common.row_ops import BLOCK, LANES
+from npusim.ops.common.row_ops import BLOCK, LANES, mapped_bytes
 from npusim.ops.common.row_params import FLOATS, LARGEST, RowTiling, random_inputs, row_tiling
 from npusim.ops.common.row_stream import RowTensor
 from npusim.ops.common.vector_stream import stream_bytes
@@ -76,9 +76,9 @@ def make_inputs(params: DynamicQuantParams, seed: int, names: frozenset[str]) ->
 class Areas:
     """Bytes of the UB areas for tiles of some rows.
 
-    Scratch, in this order: the rows in fp32 and then int32, magnitudes and then fp16, lanes,
-    numbers of the rows, the same over blocks, smoothing scales in fp32 (raw ones pass through
-    the second area).
+    Scratch, in this order: the rows in fp32, then int32, then fp16 (first: raw smoothing
+    scales), a piece of magnitudes, lanes, numbers of the rows, the same over blocks, smoothing
+    scales in fp32.
     """
 
     inputs: tuple[int, ...]
@@ -92,7 +92,7 @@ def areas(params: DynamicQuantParams, rows: int) -> Areas:
     pitch = params.stores[0].pitch
     scratch = (
         rows * pitch * 4,
-        rows * pitch * 4,
+        mapped_bytes(rows, pitch),
         rows * LANES * 4,
         rows * 4,
         rows * BLOCK * 4,

@@ -11,7 +11,7 @@ from npusim.chips.model import Chip
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.builder import ProgramBuilder
-from npusim.isa.instructions import Opcode
+from npusim.isa.instructions import Opcode, Operand
 from npusim.isa.program import Program
 from npusim.isa.spaces import CoreKind, Pipe
 from npusim.numerics.formats import DType
@@ -20,10 +20,12 @@ from npusim.ops.common import vector_stream
 from npusim.ops.common.fractals import round_up
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.row_ops import (
+    PIECE,
+    SUM,
     Rows,
     by_row_number,
     by_shared_row,
-    reduce_rows,
+    reduce_mapped,
     spread,
 )
 from npusim.ops.common.row_params import RowTiling
@@ -59,11 +61,11 @@ def build(params: RmsNormParams, tiling: RowTiling, chip: Chip, control: Arrays)
 
 def load_gamma(k: BlockBuilder, params: RmsNormParams, stream: Stream) -> None:
     """Gamma in fp32, once."""
-    _, gamma, squares, *_ = stream.scratch
+    rows, gamma, *_ = stream.scratch
     wide = gamma.linear(DType.FP32, params.cols)
     raw = wide
     if params.dtype is not DType.FP32:
-        raw = squares.linear(params.dtype, params.cols)
+        raw = rows.linear(params.dtype, params.cols)
     k.copy(raw, k.gm("gamma", patterns.linear(params.dtype, params.cols)))
     k.set_flag(Pipe.MTE2, Pipe.VECTOR, 0)
     k.wait_flag(Pipe.MTE2, Pipe.VECTOR, 0)
@@ -85,48 +87,49 @@ def tiles(
 
 def normalise(v: VectorWriter, params: RmsNormParams, stream: Stream, rows: int, turn: int) -> None:
     """One tile in UB."""
-    wide, gamma, squares, lanes, numbers, blocks = stream.scratch
-    pitch = round_up(params.cols, DType.FP32.c0)
-    x = Rows(wide, rows, params.cols, pitch)
-    q = Rows(squares, rows, params.cols, pitch)
-    _gather_input(v, params, stream, x, q, turn)
-    v.op(Opcode.VMUL, q.all(), x.all(), x.all())
+    _, gamma, squares, lanes, numbers, blocks = stream.scratch
+    x = _gather_input(v, params, stream, rows, turn)
     sums = numbers.linear(DType.FP32, rows)
-    reduce_rows(v, Opcode.VADD, Opcode.VCADD, q, lanes, sums)
+
+    def square(dst: Operand, src: Operand) -> None:
+        v.op(Opcode.VMUL, dst, src, src)
+
+    reduce_mapped(v, SUM, square, x, squares, lanes, sums)
     v.op(Opcode.VMULS, sums, sums, scalar=float(np.float32(1) / np.float32(params.cols)))
     v.op(Opcode.VADDS, sums, sums, scalar=params.epsilon)
     v.op(Opcode.VSQRT, sums, sums)
     spread(v, blocks, sums, rows)
-    by_row_number(v, Opcode.VDIV, x, x, blocks)
-    out = stream.output(turn, 0).at(params.stores[0].in_ub(rows))
-    if params.dtype is DType.FP32:
-        by_shared_row(
-            v, Opcode.VMUL, Rows(stream.output(turn, 0), rows, params.cols, pitch), x, gamma
-        )
-        return
-    by_shared_row(v, Opcode.VMUL, x, x, gamma)
-    v.cast(out, x.all())
+    out = stream.output(turn, 0)
+    y = Rows(out, rows, params.cols, x.pitch) if params.dtype is DType.FP32 else x
+    by_row_number(v, Opcode.VDIV, y, x, blocks)
+    by_shared_row(v, Opcode.VMUL, y, y, gamma)
+    if params.dtype is not DType.FP32:
+        v.cast(out.at(params.stores[0].in_ub(rows)), y.all())
 
 
 def _gather_input(
-    v: VectorWriter, params: RmsNormParams, stream: Stream, x: Rows, q: Rows, turn: int
-) -> None:
-    """x in fp32: the input, or its sum with the residual, which is rounded and written first."""
-    tile = params.loads[0].in_ub(x.rows)
-    parts = [stream.input(turn, i).at(tile) for i in range(len(params.loads))]
-    narrow = params.dtype is not DType.FP32
-    if not params.residual:
-        if narrow:
-            v.cast(x.all(), parts[0])
-        else:
-            v.op(Opcode.VCOPY, x.all(), parts[0])
-        return
-    total = stream.output(turn, 1).at(params.stores[1].in_ub(x.rows))
-    if narrow:
-        v.cast(x.all(), parts[0])
-        v.cast(q.all(), parts[1])
-        v.op(Opcode.VADD, x.all(), x.all(), q.all())
-        v.cast(total, x.all())
-    else:
-        v.op(Opcode.VADD, x.all(), parts[0], parts[1])
-        v.op(Opcode.VCOPY, total, x.all())
+    v: VectorWriter, params: RmsNormParams, stream: Stream, rows: int, turn: int
+) -> Rows:
+    """x in fp32: the input, or its sum with the residual, which is rounded and written too."""
+    tile = params.loads[0].in_ub(rows)
+    pitch = round_up(params.cols, DType.FP32.c0)
+    parts = [stream.input(turn, i) for i in range(len(params.loads))]
+    if params.dtype is DType.FP32:
+        if not params.residual:
+            return Rows(parts[0], rows, params.cols, pitch)
+        total = Rows(stream.output(turn, 1), rows, params.cols, pitch)
+        v.op(Opcode.VADD, total.all(), parts[0].at(tile), parts[1].at(tile))
+        return total
+    x = Rows(stream.scratch[0], rows, params.cols, pitch)
+    v.cast(x.all(), parts[0].at(tile))
+    if params.residual:
+        # The residual widens in pieces: its fp32 form is needed for one addition only.
+        for first in range(0, params.cols, PIECE):
+            count = min(PIECE, params.cols - first)
+            piece = Rows(stream.scratch[2], rows, count, min(pitch, PIECE))
+            source = patterns.nd(params.dtype, rows, count, params.loads[1].pitch)
+            v.cast(piece.all(), parts[1].at(source, first * params.dtype.size_bytes))
+            part = x.area.at(patterns.nd(DType.FP32, rows, count, pitch), 4 * first)
+            v.op(Opcode.VADD, part, part, piece.all())
+        v.cast(stream.output(turn, 1).at(params.stores[1].in_ub(rows)), x.all())
+    return x

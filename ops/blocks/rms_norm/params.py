@@ -9,7 +9,7 @@ from npusim.errors import ParameterError
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
-from npusim.ops.common.row_ops import BLOCK, LANES
+from npusim.ops.common.row_ops import BLOCK, LANES, mapped_bytes
 from npusim.ops.common.row_params import FLOATS, LARGEST, RowTiling, random_inputs, row_tiling
 from npusim.ops.common.row_stream import RowTensor
 from npusim.ops.common.vector_stream import stream_bytes
@@ -88,8 +88,8 @@ def make_inputs(params: RmsNormParams, seed: int, names: frozenset[str]) -> Arra
 class Areas:
     """Bytes of the UB areas for tiles of some rows.
 
-    Scratch, in this order: the rows in fp32, gamma in fp32, squares (first: raw gamma), lanes,
-    numbers of the rows, the same over blocks.
+    Scratch, in this order: the rows in fp32 (first: raw gamma; fp32 rows need none), gamma in
+    fp32, a piece of squares, lanes, numbers of the rows, the same over blocks.
     """
 
     inputs: tuple[int, ...]
@@ -104,9 +104,9 @@ def areas(params: RmsNormParams, rows: int) -> Areas:
         inputs=tuple(t.tile_bytes(rows) for t in params.loads),
         outputs=tuple(t.tile_bytes(rows) for t in params.stores),
         scratch=(
-            rows * wide.pitch * 4,
+            0 if params.dtype is DType.FP32 else rows * wide.pitch * 4,
             wide.pitch * 4,
-            rows * wide.pitch * 4,
+            mapped_bytes(rows, params.cols),
             rows * LANES * 4,
             rows * 4,
             rows * BLOCK * 4,

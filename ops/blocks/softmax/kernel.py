@@ -11,7 +11,7 @@ from npusim.ops.blocks.softmax.params import SoftmaxParams, areas, tensors
 from npusim.ops.common import vector_stream
 from npusim.ops.common.fractals import round_up
 from npusim.ops.common.operator import Arrays
-from npusim.ops.common.row_ops import Rows, by_row_number, reduce_rows, spread
+from npusim.ops.common.row_ops import MAXIMUM, SUM, Rows, by_row_number, reduce_rows, spread
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.row_stream import place_rows, stream_rows
 from npusim.ops.common.tensors import declare
@@ -57,23 +57,20 @@ def normalise(v: VectorWriter, params: SoftmaxParams, stream: Stream, rows: int,
     """One tile in UB."""
     wide, lanes, numbers, blocks = stream.scratch
     pitch = round_up(params.cols, DType.FP32.c0)
-    e = Rows(wide, rows, params.cols, pitch)
-    source = stream.input(turn, 0).at(params.load.in_ub(rows))
     out = stream.output(turn, 0)
     per_row = numbers.linear(DType.FP32, rows)
     if params.dtype is DType.FP32:
         x = Rows(stream.input(turn, 0), rows, params.cols, pitch)
+        e = Rows(out, rows, params.cols, pitch)
     else:
-        v.cast(e.all(), source)
-        x = e
-    reduce_rows(v, Opcode.VMAX, Opcode.VCMAX, x, lanes, per_row)
+        x = e = Rows(wide, rows, params.cols, pitch)
+        v.cast(x.all(), stream.input(turn, 0).at(params.load.in_ub(rows)))
+    reduce_rows(v, MAXIMUM, x, lanes, per_row)
     spread(v, blocks, per_row, rows)
     by_row_number(v, Opcode.VSUB, e, x, blocks)
     v.op(Opcode.VEXP, e.all(), e.all())
-    reduce_rows(v, Opcode.VADD, Opcode.VCADD, e, lanes, per_row)
+    reduce_rows(v, SUM, e, lanes, per_row)
     spread(v, blocks, per_row, rows)
-    if params.dtype is DType.FP32:
-        by_row_number(v, Opcode.VDIV, Rows(out, rows, params.cols, pitch), e, blocks)
-        return
     by_row_number(v, Opcode.VDIV, e, e, blocks)
-    v.cast(out.at(params.store.in_ub(rows)), e.all())
+    if params.dtype is not DType.FP32:
+        v.cast(out.at(params.store.in_ub(rows)), e.all())

@@ -67,7 +67,8 @@ def make_inputs(params: SoftmaxParams, seed: int, names: frozenset[str]) -> Arra
 class Areas:
     """Bytes of the UB areas for tiles of some rows.
 
-    Scratch, in this order: the rows in fp32, lanes, numbers of the rows, these over blocks.
+    Scratch, in this order: the rows in fp32 (fp32 rows need none), lanes, numbers of the rows,
+    these over blocks.
     """
 
     inputs: tuple[int, ...]
@@ -77,11 +78,11 @@ class Areas:
 
 def areas(params: SoftmaxParams, rows: int) -> Areas:
     """UB areas of a tile."""
-    wide = RowTensor("", DType.FP32, params.cols)
+    pitch = 0 if params.dtype is DType.FP32 else RowTensor("", DType.FP32, params.cols).pitch
     return Areas(
         inputs=(params.load.tile_bytes(rows),),
         outputs=(params.store.tile_bytes(rows),),
-        scratch=(rows * wide.pitch * 4, rows * LANES * 4, rows * 4, rows * BLOCK * 4),
+        scratch=(rows * pitch * 4, rows * LANES * 4, rows * 4, rows * BLOCK * 4),
     )
 
 

@@ -115,9 +115,7 @@ def message(op: str, raw: dict[str, object], tiling: dict[str, object] | None = 
 
 
 def test_messages() -> None:
-    assert message("copy", {"row": 3}) == (
-        "copy has no parameter 'row'; near matches: rows"
-    )
+    assert message("copy", {"row": 3}) == ("copy has no parameter 'row'; near matches: rows")
     assert message("copy", {"rows": 0}) == (
         "copy: rows is 0, it must be a whole number from 1 to 2147483647"
     )
