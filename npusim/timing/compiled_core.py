@@ -74,9 +74,7 @@ def advance(core: int, streams: Streams, table: Counters, state: State, out: Out
     while True:
         mask = cores[core, MASK]
         if mask != 0:
-            pipe = 0
-            while (mask >> pipe) & 1 == 0:
-                pipe += 1
+            pipe = streams.lowest[mask]
             cores[core, MASK] = mask & (mask - 1)
             run_pipe(core, pipe, streams, table, state, out)
         elif not issue_next(core, streams, table, state, out):

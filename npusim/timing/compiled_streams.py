@@ -63,6 +63,8 @@ of a row that has a ``role``."""
 
 PIPES = 7
 
+_LOWEST = np.array([(m & -m).bit_length() - 1 for m in range(1 << PIPES)], dtype=np.int64)
+
 
 class Streams(NamedTuple):
     """The instruction streams of all cores.
@@ -78,6 +80,7 @@ class Streams(NamedTuple):
         core_first_id: (cores + 1,) int64, ids of each core.
         depth: (7,) int64, rows that the queue of a pipe holds.
         flag_dst: (flag keys,) int32, the pipe that waits for a flag.
+        lowest: (2^PIPES,) int64, the lowest pipe of a set of pipes.
         units: (1,) int64, number of unit-flag regions.
         start_offset: (cores,) int64 [cycles], added to the launch row of each core.
     """
@@ -94,6 +97,7 @@ class Streams(NamedTuple):
     core_first_id: np.ndarray
     depth: np.ndarray
     flag_dst: np.ndarray
+    lowest: np.ndarray
     units: np.ndarray
     start_offset: np.ndarray
 
@@ -147,6 +151,7 @@ def pack(program: Program, costs: CostTable, start_offset: np.ndarray) -> Packed
         core_first_id=program.first_id[program.core_start],
         depth=_plain(costs.queue_depth),
         flag_dst=np.array([dst for _, dst, _ in flags], dtype=np.int32),
+        lowest=_LOWEST.copy(),
         units=np.array([rows["unit"].max(initial=NONE) + 1], dtype=np.int64),
         start_offset=_plain(start_offset),
     )

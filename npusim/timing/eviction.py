@@ -87,8 +87,17 @@ def _evict_from(memory: Memory, oldest: int) -> bool:
     evicted = 0
     passed = 0
     dirty = 0
+    inner = memory.accesses[record + D_COUNTS + 3]
+    stride = memory.accesses[record + D_STRIDES + 3]
+    start = 0
+    turn = inner
     while row < rows and evicted < excess:
-        start = address + run_offset(memory.accesses, record, row)
+        # The offset of a run is worked out anew only where an outer level steps on.
+        start += stride
+        turn += 1
+        if turn >= inner:
+            start = address + run_offset(memory.accesses, record, row)
+            turn = row % inner
         last = (start + run - 1) >> shift
         if line < 0:
             line = start >> shift
