@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from npusim.chips.load import load_chip
-from npusim.errors import ParameterError, near_matches
+from npusim.choices import E, choose
 from npusim.functional.interpreter import Order
 from npusim.isa.program import Program
 from npusim.ops.common.operator import Arrays, Validity
@@ -30,8 +29,6 @@ from npusim.timing.options import CacheState, Engine
 from npusim.timing.records import Records
 
 __all__ = ["Result", "build", "load_chip", "run"]
-
-E = TypeVar("E", bound=Enum)
 
 
 @dataclass(frozen=True)
@@ -196,16 +193,4 @@ def _request(
 
 
 def _member(kind: type[E], value: str | E | None, argument: str) -> E | None:
-    """The member of an enum that a string names.
-
-    Raises:
-        ParameterError: there is none; near matches are listed.
-    """
-    if value is None or isinstance(value, kind):
-        return value
-    members = {str(m.value): m for m in kind}
-    if not isinstance(value, str) or value not in members:
-        raise ParameterError(
-            f"{argument} {value!r} is unknown ({near_matches(str(value), members)})"
-        )
-    return members[value]
+    return None if value is None else choose(kind, value, argument)

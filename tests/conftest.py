@@ -14,3 +14,8 @@ settings.load_profile("repeatable")
 def repository() -> Path:
     """The root folder of the repository."""
     return Path(__file__).resolve().parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--update-golden`` writes the golden tables anew (run it without workers)."""
+    parser.addoption("--update-golden", action="store_true", default=False)

@@ -14,7 +14,7 @@ import pytest
 LAYERS = (
     ("errors", "units", "architecture"),
     ("numerics", "chips"),
-    ("tensor_files",),
+    ("choices", "tensor_files"),
     ("isa",),
     ("functional", "timing", "sanitize", "ops", "roofline"),
     ("traces",),

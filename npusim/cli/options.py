@@ -1,26 +1,11 @@
-"""Reading option values: enums with near matches, ``key=value`` pairs, time windows."""
+"""Reading option values: ``key=value`` pairs, time windows."""
 
 import tomllib
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from npusim.errors import ParameterError, near_matches
-
-E = TypeVar("E", bound=Enum)
-
-
-def choice(kind: type[E], text: str, option: str) -> E:
-    """The member of an enum whose name is ``text`` in lower case.
-
-    Raises:
-        ParameterError: no such member; near matches are listed.
-    """
-    values = {member.name.lower(): member for member in kind}
-    if text not in values:
-        raise ParameterError(f"{option} '{text}' is unknown ({near_matches(text, values)})")
-    return values[text]
+from npusim.errors import ParameterError
 
 
 def key_values(pairs: Sequence[str], option: str) -> dict[str, Any]:

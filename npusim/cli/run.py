@@ -78,7 +78,8 @@ def trace_filter(job: Any, cores: Text, window: Text) -> Any:
 
 
 def _request(given: dict[str, Any]) -> Any:
-    from npusim.cli.options import choice, key_values, read_toml
+    from npusim.choices import choose
+    from npusim.cli.options import key_values, read_toml
     from npusim.functional.interpreter import Order
     from npusim.ops.common.operator import Validity
     from npusim.simulate import Mode, RunRequest
@@ -92,12 +93,12 @@ def _request(given: dict[str, Any]) -> Any:
         params=key_values(given["param"] or [], "-p"),
         chip=given["chip"],
         chip_set=key_values(given["set"] or [], "--set"),
-        mode=None if mode is None else choice(Mode, mode, "--mode"),
-        l2=None if l2 is None else choice(CacheState, l2, "--l2"),
+        mode=None if mode is None else choose(Mode, mode, "--mode"),
+        l2=None if l2 is None else choose(CacheState, l2, "--l2"),
         tiling={} if tiling is None else read_toml(tiling, "--tiling"),
-        engine=choice(Engine, given["engine"], "--engine"),
-        level=choice(Level, given["level"], "--level"),
-        order=choice(Order, given["order"], "--order"),
-        validity=choice(Validity, given["validity"], "--validity"),
+        engine=choose(Engine, given["engine"], "--engine"),
+        level=choose(Level, given["level"], "--level"),
+        order=choose(Order, given["order"], "--order"),
+        validity=choose(Validity, given["validity"], "--validity"),
         seed=given["seed"],
     )
