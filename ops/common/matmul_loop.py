@@ -254,8 +254,49 @@ def load_chunk(
         ring.publish(k, turn)
 
 
+def first_load(k: BlockBuilder, loop: MatmulLoop, m: int, n: int) -> None:
+    """MTE2: the first chunk of a core's first tile, from the slots ``next_a`` and ``next_b``."""
+    load_chunk(k, loop, m, n, 0, 0, "next_a", "next_b")
+
+
+def compute_tile(
+    k: BlockBuilder,
+    loop: MatmulLoop,
+    m: int,
+    n: int,
+    turns: Turns,
+    following: tuple[int, int] | None,
+    bias: Operand | None = None,
+) -> None:
+    """MTE2, MTE1 and CUBE: all chunks of an (m, n) tile, loading one chunk ahead.
+
+    The tile's first chunk is loaded already; behind its last one, the first chunk of the next
+    tile is loaded, so that MTE2 never waits for a tile to end. Slots: ``a, b`` and, for the
+    next tile, ``next_a, next_b``.
+
+    Args:
+        following: size of the next tile of the core, or None.
+        bias: n values in BT that the accumulation starts from, else zero.
+    """
+    step = turns.l0
+    for index in range(loop.chunks):
+        turn = turns.l1 + index
+        if index + 1 < loop.chunks:
+            load_chunk(k, loop, m, n, index + 1, turn + 1, "a", "b")
+        elif following is not None:
+            load_chunk(k, loop, *following, 0, turn + 1, "next_a", "next_b")
+        compute_chunk(k, loop, m, n, index, Turns(turn, step, turns.l0c), bias)
+        step += ceil_div(loop.chunk(index)[1], loop.base_k)
+
+
 def compute_chunk(
-    k: BlockBuilder, loop: MatmulLoop, m: int, n: int, index: int, turns: Turns
+    k: BlockBuilder,
+    loop: MatmulLoop,
+    m: int,
+    n: int,
+    index: int,
+    turns: Turns,
+    bias: Operand | None = None,
 ) -> None:
     """MTE1 and CUBE: multiply one chunk, accumulating into the L0C buffer of ``turns``.
 
@@ -278,9 +319,11 @@ def compute_chunk(
             loop.a_ring.release(k, turns.l1)
             loop.b_ring.release(k, turns.l1)
         loop.l0a_ring.wait_full(k, turn)
-        first = index == 0 and step == 0
-        start = AccumulatorStart.ZERO if first else AccumulatorStart.ACCUMULATE
-        k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=start)
+        if index or step:
+            k.mmad(c, l0a, l0b, m=m, n=n, k=kk)
+        else:
+            start = AccumulatorStart.ZERO if bias is None else AccumulatorStart.BIAS
+            k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=start, bias=bias)
         if ceil_div(m, FRACTAL) * ceil_div(n, FRACTAL) < _SMALL_TILE_FRACTALS:
             k.pipe_barrier(Pipe.CUBE)
         loop.l0a_ring.release(k, turn)

@@ -1,7 +1,7 @@
 """The tile program: each AIC walks its output tiles, loading one chunk ahead.
 
-One block is one output tile: all its chunks, and the load of the next tile's first chunk, so
-that MTE2 never waits for a tile to end. See `matmul_loop` for the flags.
+One block is one output tile: all its chunks, the load of the next tile's first chunk, and the
+store. See `matmul_loop` for the flags.
 """
 
 from npusim.chips.model import Chip
@@ -16,8 +16,9 @@ from npusim.ops.blocks.matmul.tiling import MatmulTiling
 from npusim.ops.common import matmul_loop
 from npusim.ops.common.fractals import ceil_div, l0c_to_nd
 from npusim.ops.common.matmul_loop import MatmulLoop, Turns
+from npusim.ops.common.matmul_walk import Visit, visits
 from npusim.ops.common.operator import Arrays
-from npusim.ops.common.tile_order import Tile, deal
+from npusim.ops.common.tile_order import deal
 
 OUT_MODE = {
     DType.FP16: FixpipeMode.F322F16,
@@ -49,63 +50,35 @@ def build(params: MatmulParams, tiling: MatmulTiling, chip: Chip, control: Array
     dealt = deal(tiling.split, m_tiles, n_tiles, tiling.cores, tiling.swizzle)
     for core, tiles in enumerate(dealt):
         if tiles:
-            _place_core(builder, core, tiles, loop, (a, b, c), params, tiling)
+            work = visits(loop, tiles, (tiling.base_m, tiling.base_n), (a.address, b.address))
+            _place_core(builder, core, work, loop, c, params)
     return builder.finish()
 
 
 def _place_core(
     builder: ProgramBuilder,
     core: int,
-    tiles: list[Tile],
+    work: list[Visit],
     loop: MatmulLoop,
-    tensors: tuple[Tensor, Tensor, Tensor],
+    c: Tensor,
     params: MatmulParams,
-    tiling: MatmulTiling,
 ) -> None:
     """All tiles of one core, with its first load and the flags around them."""
-    a, b, c = tensors
-    aic = builder.aic(core)
-    work = [_extent(tile, params, tiling) for tile in tiles]
-    starts = [
-        (a.address + params.a.offset(row, 0), b.address + params.b.offset(col, 0))
-        for row, col, _, _ in work
-    ]
-    _, _, m, n = work[0]
+    aic, first = builder.aic(core), work[0]
     builder.place(aic, matmul_loop.prime, (loop,), stage="matmul")
-    builder.place(
-        aic, first_load, (loop, m, n), stage="matmul", next_a=starts[0][0], next_b=starts[0][1]
-    )
-    l1 = l0 = l0c = 0
-    for i, (row, col, m, n) in enumerate(work):
-        following = work[i + 1][2:] if i + 1 < len(work) else None
-        next_a, next_b = starts[min(i + 1, len(work) - 1)]
+    starts = {"next_a": first.bases["a"], "next_b": first.bases["b"]}
+    builder.place(aic, matmul_loop.first_load, (loop, first.m, first.n), stage="matmul", **starts)
+    for visit in work:
         builder.place(
             aic,
             tile_block,
-            (loop, m, n, params.out, params.N, Turns(l1, l0, l0c), following),
+            (loop, visit.m, visit.n, params.out, params.N, visit.turns, visit.following),
             stage="matmul",
-            tile=tiles[i][0] * ceil_div(params.N, tiling.base_n) + tiles[i][1],
-            a=starts[i][0],
-            b=starts[i][1],
-            c=c.at(row, col),
-            next_a=next_a,
-            next_b=next_b,
+            tile=visit.number,
+            c=c.at(visit.row, visit.col),
+            **visit.bases,
         )
-        l1 = (l1 + loop.chunks) % tiling.l1_buffers
-        l0 = (l0 + loop.steps) % matmul_loop.L0_BUFFERS
-        l0c = (l0c + 1) % tiling.l0c_buffers
     builder.place(aic, matmul_loop.drain, (loop,), stage="matmul")
-
-
-def _extent(tile: Tile, params: MatmulParams, tiling: MatmulTiling) -> tuple[int, int, int, int]:
-    """First row and column of a tile, and its size."""
-    row, col = tile[0] * tiling.base_m, tile[1] * tiling.base_n
-    return row, col, min(tiling.base_m, params.M - row), min(tiling.base_n, params.N - col)
-
-
-def first_load(k: BlockBuilder, loop: MatmulLoop, m: int, n: int) -> None:
-    """The first chunk of a core's first tile."""
-    matmul_loop.load_chunk(k, loop, m, n, 0, 0, "next_a", "next_b")
 
 
 def tile_block(
@@ -119,15 +92,7 @@ def tile_block(
     following: tuple[int, int] | None,
 ) -> None:
     """One output tile; its first chunk is loaded already, ``following`` is the next tile's size."""
-    step = turns.l0
-    for index in range(loop.chunks):
-        turn = turns.l1 + index
-        if index + 1 < loop.chunks:
-            matmul_loop.load_chunk(k, loop, m, n, index + 1, turn + 1, "a", "b")
-        elif following is not None:
-            matmul_loop.load_chunk(k, loop, *following, 0, turn + 1, "next_a", "next_b")
-        matmul_loop.compute_chunk(k, loop, m, n, index, Turns(turn, step, turns.l0c))
-        step += ceil_div(loop.chunk(index)[1], loop.base_k)
+    matmul_loop.compute_tile(k, loop, m, n, turns, following)
     store(k, loop, m, n, out, out_stride, turns.l0c)
 
 

@@ -54,10 +54,31 @@ class MatmulTiling:
         return self.base_k * self.step_k
 
 
-def tiling(params: MatmulParams, chip: Chip, overrides: Mapping[str, Any]) -> MatmulTiling:
+@dataclass(frozen=True)
+class Limits:
+    """What a kernel around the matmul takes away from it.
+
+    Attributes:
+        l1_bytes: L1 that is not the matmul's.
+        base_n: widest output tile.
+    """
+
+    l1_bytes: int = 0
+    base_n: int = _MAX_SIDE
+
+
+NO_LIMITS = Limits()
+
+
+def tiling(
+    params: MatmulParams, chip: Chip, overrides: Mapping[str, Any], limits: Limits = NO_LIMITS
+) -> MatmulTiling:
     """The default tiling with overrides applied.
 
     Base sizes that the user fixes narrow the search; the other knobs follow from them.
+
+    Args:
+        limits: what else the kernel needs.
 
     Raises:
         ParameterError: unknown knob, misaligned base size or too many cores.
@@ -65,18 +86,20 @@ def tiling(params: MatmulParams, chip: Chip, overrides: Mapping[str, Any]) -> Ma
     """
     fixed = {k: v for k, v in overrides.items() if k in ("base_m", "base_n", "cores")}
     candidates = [
-        c for c in _candidates(params, chip, fixed) if not _overflows(params, chip, c)
-    ] or [_completed(params, chip, FRACTAL, padded_n(params.dtype, 1), chip.cores.aic)]
+        c
+        for c in _candidates(params, chip, fixed, limits)
+        if not _overflows(params, chip, c, limits)
+    ] or [_completed(params, chip, FRACTAL, padded_n(params.dtype, 1), chip.cores.aic, limits)]
     best = min(candidates, key=lambda c: _estimate(params, chip, c))
     chosen = with_overrides("matmul tiling", best, overrides)
     if not {"step_k", "base_k", "l1_buffers", "l0c_buffers"} & overrides.keys() and fixed:
-        derived = _completed(params, chip, chosen.base_m, chosen.base_n, chosen.cores)
+        derived = _completed(params, chip, chosen.base_m, chosen.base_n, chosen.cores, limits)
         chosen = with_overrides("matmul tiling", derived, overrides)
-    check(params, chip, chosen)
+    check(params, chip, chosen, limits)
     return chosen
 
 
-def check(params: MatmulParams, chip: Chip, t: MatmulTiling) -> None:
+def check(params: MatmulParams, chip: Chip, t: MatmulTiling, limits: Limits = NO_LIMITS) -> None:
     """Refuse a tiling that the hardware cannot run.
 
     Raises:
@@ -94,6 +117,10 @@ def check(params: MatmulParams, chip: Chip, t: MatmulTiling) -> None:
                 f"matmul tiling: {name} is {value}, it must be a multiple of {unit} up to "
                 f"{_MAX_EXTENT // unit * unit}"
             )
+    if t.base_n > limits.base_n:
+        raise ParameterError(
+            f"matmul tiling: base_n is {t.base_n}, per-column parameters allow {limits.base_n}"
+        )
     if t.cores > chip.cores.aic:
         raise ParameterError(
             f"matmul tiling: cores is {t.cores}, chip {chip.name} has {chip.cores.aic} AIC"
@@ -104,17 +131,17 @@ def check(params: MatmulParams, chip: Chip, t: MatmulTiling) -> None:
             f"{chip.sync.event_ids} events allow {chip.sync.event_ids // 2} and "
             f"{chip.sync.event_ids}"
         )
-    problem = _overflows(params, chip, t)
+    problem = _overflows(params, chip, t, limits)
     if problem is not None:
         raise CapacityError(problem)
 
 
-def _overflows(params: MatmulParams, chip: Chip, t: MatmulTiling) -> str | None:
+def _overflows(params: MatmulParams, chip: Chip, t: MatmulTiling, limits: Limits) -> str | None:
     a, b = params.a, params.b
     needs = {
         "L1": (
             t.l1_buffers * (a.l1_bytes(t.base_m, t.chunk_k) + b.l1_bytes(t.base_n, t.chunk_k)),
-            chip.sizes.l1,
+            chip.sizes.l1 - limits.l1_bytes,
             f"{t.l1_buffers} x (base_m {t.base_m} + base_n {t.base_n}) x {t.chunk_k} of K",
         ),
         "L0A": (
@@ -143,7 +170,7 @@ def _overflows(params: MatmulParams, chip: Chip, t: MatmulTiling) -> str | None:
 
 
 def _candidates(
-    params: MatmulParams, chip: Chip, fixed: Mapping[str, Any]
+    params: MatmulParams, chip: Chip, fixed: Mapping[str, Any], limits: Limits
 ) -> Iterator[MatmulTiling]:
     unit_m = params.dtype.c0 if params.transpose_a else FRACTAL
     cores = fixed.get("cores", chip.cores.aic)
@@ -151,7 +178,8 @@ def _candidates(
         cores = chip.cores.aic
     for m in _sides(params.M, max(unit_m, FRACTAL), fixed.get("base_m"), cores):
         for n in _sides(params.N, padded_n(params.dtype, 1), fixed.get("base_n"), cores):
-            yield _completed(params, chip, m, n, cores)
+            if n <= limits.base_n:
+                yield _completed(params, chip, m, n, cores, limits)
 
 
 def _sides(extent: int, unit: int, fixed: Any, cores: int) -> list[int]:
@@ -165,7 +193,9 @@ def _sides(extent: int, unit: int, fixed: Any, cores: int) -> list[int]:
     return sorted(s for s in sides if s <= min(limit, _MAX_SIDE))
 
 
-def _completed(params: MatmulParams, chip: Chip, m: int, n: int, cores: int) -> MatmulTiling:
+def _completed(
+    params: MatmulParams, chip: Chip, m: int, n: int, cores: int, limits: Limits
+) -> MatmulTiling:
     """The other knobs for a base tile: the deepest buffers that fit."""
     a, b = params.a, params.b
     size, c0 = params.dtype.size_bytes, params.dtype.c0
@@ -184,7 +214,7 @@ def _completed(params: MatmulParams, chip: Chip, m: int, n: int, cores: int) -> 
     def l1_bytes(steps: int) -> int:
         return 2 * (a.l1_bytes(m, steps * base_k) + b.l1_bytes(n, steps * base_k))
 
-    while step_k > 1 and l1_bytes(step_k) > chip.sizes.l1:
+    while step_k > 1 and l1_bytes(step_k) > chip.sizes.l1 - limits.l1_bytes:
         step_k -= 1
     return MatmulTiling(
         base_m=m,

@@ -1,0 +1,64 @@
+"""The output tiles of one core of a matmul, in order, with what each block needs to know."""
+
+from dataclasses import dataclass
+
+from npusim.ops.common.fractals import ceil_div
+from npusim.ops.common.matmul_loop import L0_BUFFERS, MatmulLoop, Turns
+from npusim.ops.common.tile_order import Tile
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One output tile on its core.
+
+    Attributes:
+        number: of the tile, row by row; the same on any number of cores.
+        row, col: its first element.
+        m, n: its size.
+        turns: how often the rings were used before.
+        following: size of the core's next tile, or None.
+        bases: slots ``a``, ``b``, ``next_a``, ``next_b`` of `compute_tile`.
+    """
+
+    number: int
+    row: int
+    col: int
+    m: int
+    n: int
+    turns: Turns
+    following: tuple[int, int] | None
+    bases: dict[str, int]
+
+
+def visits(
+    loop: MatmulLoop, tiles: list[Tile], base: tuple[int, int], addresses: tuple[int, int]
+) -> list[Visit]:
+    """The tiles of one core.
+
+    Args:
+        tiles: (row, column) of tiles in the order of computation.
+        base: base_m, base_n.
+        addresses: of A and B in GM.
+    """
+    base_m, base_n = base
+    across = ceil_div(loop.b.outer, base_n)
+    places = []
+    for down, right in tiles:
+        row, col = down * base_m, right * base_n
+        size = min(base_m, loop.a.outer - row), min(base_n, loop.b.outer - col)
+        start = addresses[0] + loop.a.offset(row, 0), addresses[1] + loop.b.offset(col, 0)
+        places.append((row, col, size, start))
+    result = []
+    for i, (row, col, (m, n), (a, b)) in enumerate(places):
+        following, (next_a, next_b) = None, (a, b)
+        if i + 1 < len(places):
+            _, _, following, (next_a, next_b) = places[i + 1]
+        turns = Turns(
+            l1=i * loop.chunks % len(loop.a_ring.buffers),
+            l0=i * loop.steps % L0_BUFFERS,
+            l0c=i % len(loop.l0c_ring.buffers),
+        )
+        bases = {"a": a, "b": b, "next_a": next_a, "next_b": next_b}
+        number = tiles[i][0] * across + tiles[i][1]
+        result.append(Visit(number, row, col, m, n, turns, following, bases))
+    return result
