@@ -53,6 +53,8 @@ def run_loop(
 ) -> int:
     """Run a program to its end; returns OK, DEADLOCK or FLAGS_FULL.
 
+    Each function is called from one place only, so that all of it can become one function.
+
     Args:
         ended: (slots,) int64, scratch for the slots that retire in one cycle.
     """
@@ -62,8 +64,12 @@ def run_loop(
             list_core(state, core)
         else:
             state.cores[core, DONE] = 1
-    advance_listed(streams, table, state, out)
+    now = 0
     while state.status[0] == OK:
+        advance_listed(streams, table, state, out)
+        while state.pending_count[0] > 0 and state.pending[0] // slots == now:
+            submit_first(now, streams, state, memory)
+        reallocate(memory, now)
         now = next_event(memory)
         if state.pending_count[0] > 0:
             now = min(now, state.pending[0] // slots)
@@ -72,10 +78,6 @@ def run_loop(
         count = retire(memory, now, ended)
         for i in range(count):
             end_transfer(ended[i], now, streams, table, state, memory, out)
-        advance_listed(streams, table, state, out)
-        while state.pending_count[0] > 0 and state.pending[0] // slots == now:
-            submit_first(now, streams, state, memory)
-        reallocate(memory, now)
     if state.status[0] == OK:
         for core in range(len(streams.core_start) - 1):
             if state.cores[core, DONE] == 0:

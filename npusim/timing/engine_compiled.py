@@ -40,10 +40,6 @@ from npusim.timing.records import EngineResult
 AHEAD = 4
 """Sets of one flag that may be resolved before their waits, at first; legal programs need 1."""
 
-APART = frozenset({"advance", "submit", "retire", "reallocate"})
-"""Functions that stay functions in the machine code; all others become part of their callers,
-because passing the tables costs more than most of them do."""
-
 _OPTIONS: dict[str, Any] = {"_nrt": False, "nogil": True, "error_model": "numpy"}
 """Nothing that is compiled allocates arrays, so reference counting is left out; threads may run
 at the same time; a division need not check for zero."""
@@ -93,8 +89,8 @@ def compiled_sources() -> list[Path]:
 def compiled_loop_function() -> Callable[..., int]:
     """The main loop as machine code, from the cache of an earlier run where there is one."""
     for function in KERNELS:
-        inline = function.__name__ not in APART
-        register_jitable(**_OPTIONS, forceinline=inline)(function)
+        # Passing the tables to a function costs more than most functions do.
+        register_jitable(**_OPTIONS, forceinline=True)(function)
     folder = cache_folder(compiled_sources())
     if folder is None:
         return _compile(compiled_loop.run_loop, cache=False)
