@@ -27,13 +27,12 @@ def message(bodies: dict[int, Body], engine: Engine, l2: CacheState = CacheState
     b = toy_builder("stuck")
     for core, body in bodies.items():
         b.place(core, body, stage="body")
-    program = b.finish()  # 4 lines below the def: where END rows come from
+    program = b.finish()
     with pytest.raises(DeadlockError) as error:
         run_timing(program, load_chip("toy"), engine=engine, l2=l2)
     return str(error.value)
 
 
-FINISH = message.__code__.co_firstlineno + 4
 ADVICE = (
     "Every wait needs an earlier set; check the order of flags and barriers in the streams named"
 )
@@ -49,7 +48,7 @@ def test_a_flag_that_nobody_sets(engine: Engine) -> None:
     line = body.__code__.co_firstlineno
     assert message({1: body}, engine) == (
         "stuck: deadlock at cycle 103: "
-        f"AIV 0 SCALAR waits for all earlier rows of its core (row 4, test_deadlock.py:{FINISH}); "
+        f"AIV 0 SCALAR waits for all earlier rows of its core (row 4, end); "
         f"AIV 0 VECTOR waits for flag MTE2->VECTOR event 1 (row 3, test_deadlock.py:{line + 3}), "
         f"wait 2, but MTE2 sets it only 1 time. {ADVICE}"
     )
@@ -66,7 +65,7 @@ def test_flags_in_a_circle(engine: Engine) -> None:
     line = body.__code__.co_firstlineno
     assert message({1: body}, engine) == (
         "stuck: deadlock at cycle 100: "
-        f"AIV 0 SCALAR waits for all earlier rows of its core (row 5, test_deadlock.py:{FINISH}); "
+        f"AIV 0 SCALAR waits for all earlier rows of its core (row 5, end); "
         f"AIV 0 MTE2 waits for flag VECTOR->MTE2 event 0 (row 1, test_deadlock.py:{line + 1}), "
         "set 1 of 1 by VECTOR has not been reached; "
         f"AIV 0 VECTOR waits for flag MTE2->VECTOR event 0 (row 3, test_deadlock.py:{line + 3}), "
@@ -88,7 +87,7 @@ def test_a_cross_core_flag_that_one_sender_forgets(engine: Engine) -> None:
     line = wait.__code__.co_firstlineno
     assert message({0: wait, 1: send, 2: forget}, engine) == (
         "stuck: deadlock at cycle 102: "
-        f"AIC 0 SCALAR waits for all earlier rows of its core (row 2, test_deadlock.py:{FINISH}); "
+        f"AIC 0 SCALAR waits for all earlier rows of its core (row 2, end); "
         f"AIC 0 MTE2 waits for cross-core flag 4 (mode 2) (row 1, test_deadlock.py:{line + 1}): "
         f"this is wait 1, AIV 0 sets it 1 time, AIV 1 sets it 0 times. {ADVICE}"
     )

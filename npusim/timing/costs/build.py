@@ -6,7 +6,7 @@ import numpy as np
 
 from npusim.chips.model import Chip
 from npusim.isa.instructions import NONE, Opcode
-from npusim.isa.program import Program
+from npusim.isa.program import Block, Program
 from npusim.isa.spaces import Pipe
 from npusim.timing.costs import cube, fixpipe, mte, scalar, sync, vector
 from npusim.timing.costs.batch import Array, Batch, make_batch
@@ -127,29 +127,33 @@ def _load_misses(program: Program, chip: Chip) -> dict[int, tuple[int, ...]]:
 
     A core keeps what it has loaded: control tensors are small and do not change in a kernel.
     """
-    loads = [np.flatnonzero(b.rows["opcode"] == int(Opcode.SCALAR_LOAD)) for b in program.blocks]
-    has_loads = np.array([len(rows) > 0 for rows in loads], dtype=bool)
+    loads = [_scalar_loads(program, block) for block in program.blocks]
     misses: dict[int, tuple[int, ...]] = {}
+    has_loads = np.array([bool(rows) for rows in loads], dtype=bool)
     if not has_loads.any():
         return misses
-    seen: set[tuple[int, int]] = set()
     line_bytes = chip.issue.scalar_load_line_bytes
+    seen: set[tuple[int, int]] = set()
     for instance in np.flatnonzero(has_loads[program.block]).tolist():
-        number = program.block[instance]
-        bases = program.bases_of(instance)
+        bases = program.bases_of(instance).tolist()
+        core = int(program.core[instance])
         fetched = []
-        for record in program.blocks[number].rows[loads[number]]:
-            slot = int(record["slot"][1])
-            start = int(record["offset"][1]) + (0 if slot == NONE else int(bases[slot]))
-            stop = start + program.patterns[int(record["pattern"][1])].span_bytes
-            core = int(program.core[instance])
-            lines = {
-                (core, line) for line in range(start // line_bytes, (stop - 1) // line_bytes + 1)
-            }
+        for slot, offset, span in loads[program.block[instance]]:
+            start = offset + (0 if slot == NONE else bases[slot])
+            first, last = start // line_bytes, (start + span - 1) // line_bytes
+            lines = {(core, line) for line in range(first, last + 1)}
             fetched.append(len(lines - seen))
             seen |= lines
         misses[instance] = tuple(fetched)
     return misses
+
+
+def _scalar_loads(program: Program, block: Block) -> list[tuple[int, int, int]]:
+    """(slot, offset, bytes spanned) of the scalar loads of a block."""
+    rows = block.rows[block.rows["opcode"] == int(Opcode.SCALAR_LOAD)]
+    spans = [program.patterns[p].span_bytes for p in rows["pattern"][:, 1].tolist()]
+    columns = (rows["slot"][:, 1].tolist(), rows["offset"][:, 1].tolist(), spans)
+    return list(zip(*columns, strict=True))
 
 
 def _number_unit_flags(batch: Batch) -> None:
