@@ -12,6 +12,14 @@ from small_programs import double_program
 from npusim.chips.load import load_chip
 from npusim.chips.model import Chip
 from npusim.isa.program import Program
+from npusim.simulate import (
+    Mode,
+    RunRequest,
+    build_program,
+    control_tensors,
+    make_inputs,
+    resolve,
+)
 from npusim.timing.critical_path import critical_path
 from npusim.timing.records import Columns, Level, Records
 from npusim.timing.run import CacheState, Engine, run_timing
@@ -94,6 +102,26 @@ def test_many_random_programs(seed: int) -> None:
 @pytest.mark.parametrize("l2", CacheState)
 def test_double_buffered_program(l2: CacheState) -> None:
     simpy, compiled = run_both(double_program(), load_chip("toy"), l2, 0)
+    assert_equal(simpy, compiled)
+    assert_path_covers(simpy)
+
+
+KERNELS = [
+    ("copy", "tiny"),
+    ("copy_l1", "tiny"),
+    ("elementwise", "tiny_add"),
+    ("matmul", "tiny"),
+    ("mla_prolog_v3", "tiny"),
+    ("mla_prolog_v3", "tiny_int8"),
+    ("mla_prolog_v3", "seed_a2_int8"),
+]
+
+
+@pytest.mark.parametrize(("op", "case"), KERNELS)
+def test_kernels(op: str, case: str) -> None:
+    job = resolve(RunRequest(op=op, case=case, mode=Mode.TIME))
+    program = build_program(job, control_tensors(job, make_inputs(job)))
+    simpy, compiled = run_both(program, job.chip, job.l2, 0)
     assert_equal(simpy, compiled)
     assert_path_covers(simpy)
 
