@@ -19,7 +19,7 @@ from npusim.reports.figures import (
     stage_colours,
     style_axes,
 )
-from npusim.reports.gantt_rows import WAIT, Bar, PipeRow, pipe_rows
+from npusim.reports.gantt_rows import WAIT, Bar, PipeRow, pipe_rows, stage_activity
 from npusim.timing.records import Records
 from npusim.traces.stages import stage_spans
 
@@ -36,6 +36,7 @@ class Gantt:
         title: first line.
         time_us: whole time, the tail from ``tail_us`` on included.
         stages: names in order of their start, with ``spans`` (start, end) in us over all cores.
+        activity: for each stage, when any pipe of any core works on it.
         rows: pipes of representative cores.
         each: whether each instruction is a bar of its own.
     """
@@ -45,6 +46,7 @@ class Gantt:
     tail_us: float
     stages: tuple[str, ...]
     spans: tuple[tuple[float, float], ...]
+    activity: tuple[tuple[tuple[float, float], ...], ...]
     rows: tuple[PipeRow, ...]
     each: bool
 
@@ -65,6 +67,7 @@ def gantt(title: str, records: Records) -> Gantt:
         tail_us=us(int(records.start[program.executed])),
         stages=tuple(program.stages[s.stage] for s in spans),
         spans=tuple((us(s.start_cycle), us(s.end_cycle)) for s in spans),
+        activity=tuple(stage_activity(records, [s.stage for s in spans])),
         rows=rows,
         each=any(bar.label for row in rows for bar in row.bars),
     )
@@ -95,27 +98,33 @@ def _draw_stages(axes: Axes, data: Gantt) -> None:
     if _one_stage(data):
         colours = dict.fromkeys(colours, FAINT_INK)
     for place, (name, (start, end)) in enumerate(zip(data.stages, data.spans, strict=True)):
-        axes.barh(place, end - start, left=start, height=0.72, color=colours[name])
+        axes.barh(place, end - start, left=start, height=0.72, color=colours[name], alpha=0.22)
+        works = [(first, last - first) for first, last in data.activity[place]]
+        axes.broken_barh(works, (place - 0.36, 0.72), facecolors=colours[name])
         text = f"{name}  {start:.1f} to {end:.1f}"
         width = len(text) * _CHARACTER_INCHES / _PLOT_INCHES * data.time_us
-        # Right of the bar, else inside it, else left of it.
-        beside = data.time_us - end > width
-        inside = not beside and end - start > width
+        # Right of the bar, else left of it, else inside.
+        right = data.time_us - end > width
+        left = not right and start > width
         axes.annotate(
             text,
-            (end if beside else start, place),
-            xytext=(4 if beside or inside else -4, 0),
+            (end if right else start, place),
+            xytext=(-4 if left else 4, 0),
             textcoords="offset points",
-            ha="left" if beside or inside else "right",
+            ha="right" if left else "left",
             va="center",
             fontsize=7.5,
-            color="white" if inside else INK,
+            color=INK,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
         )
     axes.set_ylim(len(data.stages) - 0.4, -0.6)
     axes.set_yticks([])
     axes.tick_params(labelbottom=False, length=0)
     axes.set_title(
-        "stages: first start to last end on any core", loc="left", fontsize=9, color=FAINT_INK
+        "stages: first start to last end on any core; strong where a pipe works on it",
+        loc="left",
+        fontsize=9,
+        color=FAINT_INK,
     )
 
 

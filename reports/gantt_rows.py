@@ -100,6 +100,28 @@ def pipe_rows(records: Records, stage_order: list[int]) -> tuple[PipeRow, ...]:
     return tuple(_row(records, intervals, core, pipe, cores[core], exact) for core, pipe in keys)
 
 
+def stage_activity(records: Records, stages: list[int]) -> list[tuple[tuple[float, float], ...]]:
+    """For each stage the times (start, end) in us at which any pipe of any core works on it.
+
+    Args:
+        stages: program's stage numbers.
+    """
+    columns = row_columns(records.program)
+    executed = len(columns.pipe)
+    begin, end = records.start[:executed], records.end[:executed]
+    works = (end > begin) & ~columns.is_one_of(tuple(SYNC_OPCODES))
+    width = -(-records.cycles // SLOTS)
+    activity = []
+    for stage in stages:
+        mine = works & (columns.stage == stage)
+        span = end[mine] - begin[mine]
+        busy = spread(begin[mine], end[mine], span, width, SLOTS + 1) > 0
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], busy, [False]]))) * width
+        times = [records.clock.us(min(edge, records.cycles)) for edge in edges.tolist()]
+        activity.append(tuple(zip(times[::2], times[1::2], strict=True)))
+    return activity
+
+
 def _is_worth_a_row(records: Records, intervals: "_Intervals", core: int, pipe: Pipe) -> bool:
     """A pipe in use; the scalar unit only where its own work takes time worth seeing."""
     rows = intervals.of(core, pipe)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from npusim.chips.load import load_chip
-from npusim.isa.instructions import Opcode
+from npusim.isa.instructions import SYNC_OPCODES, Opcode
 from npusim.isa.spaces import Pipe
 from npusim.reports import gantt_rows
 from npusim.reports.bandwidth import bandwidth_picture
@@ -198,3 +198,25 @@ def test_waits_and_work_fill_what_was_issued(run_of: Runs) -> None:
     for row in gantt("title", records).rows:
         edges = np.array([(b.start_us, b.end_us) for b in row.bars])
         assert edges.min() >= 0 and edges.max() <= records.time_us + 1e-9
+
+
+def test_activity_is_when_some_pipe_works(run_of: Runs) -> None:
+    """Held against every work row of every stage, up to one slot of time."""
+    records = records_of(run_of("mla_prolog_v3", "tiny_int8"))
+    program = records.program
+    data = gantt("title", records)
+    slot_us = records.clock.us(-(-records.cycles // SLOTS))
+    inside = dict.fromkeys(data.stages, 0)
+    for core in range(program.cores):
+        for instance, row, instruction in program.walk(core):
+            stage = program.stages[program.stage[instance]]
+            id_ = int(program.first_id[instance]) + row
+            first, last = (records.clock.us(int(t[id_])) for t in (records.start, records.end))
+            if instruction.opcode in SYNC_OPCODES or stage == "end" or first == last:
+                continue
+            pieces = data.activity[data.stages.index(stage)]
+            assert any(a - 1e-9 <= first and last <= b + 1e-9 for a, b in pieces)
+            inside[stage] += 1
+    for stage, (start, end), pieces in zip(data.stages, data.spans, data.activity, strict=True):
+        assert bool(pieces) == bool(inside[stage])
+        assert all(start - slot_us <= a < b <= end + slot_us for a, b in pieces)
