@@ -3,6 +3,7 @@
 import math
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
@@ -54,9 +55,9 @@ def load_chip(name: str, set: Mapping[str, float | str] | None = None) -> Chip:
         ChipError: unknown chip or parameter, or a value that no machine can have.
     """
     own = resolve_name(name)
-    header, raw = _read_merged(own, ())
-    quantities = {path: _quantity(own, path, entry) for path, entry in raw.items()}
-    return build_chip(header, quantities | dict(_overrides(own, quantities, set or {})))
+    header, quantities = _read_quantities(own, str(_data()))
+    overrides = dict(_overrides(own, quantities, set or {}))
+    return build_chip(dict(header), {**quantities, **overrides})
 
 
 def load_sources() -> Mapping[str, str]:
@@ -66,6 +67,14 @@ def load_sources() -> Mapping[str, str]:
 
 def _data() -> Traversable:
     return resources.files("npusim.chips") / "data"
+
+
+@cache
+def _read_quantities(own: str, folder: str) -> tuple[Mapping[str, Any], Mapping[str, Quantity]]:
+    """Header and checked quantities of a chip, read once from each data folder."""
+    header, raw = _read_merged(own, ())
+    quantities = {path: _quantity(own, path, entry) for path, entry in raw.items()}
+    return MappingProxyType(header), MappingProxyType(quantities)
 
 
 def _read_merged(
