@@ -37,7 +37,7 @@ def run(
 ) -> None:
     """Predict the time of an operator, compute its values, and write a run folder."""
     from npusim.cli.output import print_json, progress_bar
-    from npusim.reports.folder import default_folder, write_run
+    from npusim.reports.folder import default_folder, require_writable, write_run
     from npusim.reports.summary import print_summary
     from npusim.simulate import resolve, simulate
     from npusim.summary import summarise
@@ -49,6 +49,7 @@ def run(
         specs = {t.name: t.dtype for t in job.operator.tensors(job.params)}
         job = job.with_inputs(read_tensors(inputs, specs))
     folder = out if out is not None else default_folder(job)
+    require_writable(folder)
     with progress_bar(quiet=json) as say:
         finished = simulate(job, say)
         say("report")
