@@ -55,9 +55,9 @@ def load_chip(name: str, set: Mapping[str, float | str] | None = None) -> Chip:
         ChipError: unknown chip or parameter, or a value that no machine can have.
     """
     own = resolve_name(name)
-    header, quantities = _read_quantities(own, str(_data()))
-    overrides = dict(_overrides(own, quantities, set or {}))
-    return build_chip(dict(header), {**quantities, **overrides})
+    header, raw = _read_merged(own, ())
+    quantities = {path: _quantity(own, path, entry) for path, entry in raw.items()}
+    return build_chip(header, quantities | dict(_overrides(own, quantities, set or {})))
 
 
 def load_sources() -> Mapping[str, str]:
@@ -70,11 +70,11 @@ def _data() -> Traversable:
 
 
 @cache
-def _read_quantities(own: str, folder: str) -> tuple[Mapping[str, Any], Mapping[str, Quantity]]:
-    """Header and checked quantities of a chip, read once from each data folder."""
-    header, raw = _read_merged(own, ())
-    quantities = {path: _quantity(own, path, entry) for path, entry in raw.items()}
-    return MappingProxyType(header), MappingProxyType(quantities)
+def _parse(name: str, text: str) -> tuple[Mapping[str, Any], Mapping[str, dict[str, Any]]]:
+    """Header and raw entries by path of one chip file; equal texts are parsed once."""
+    table = tomllib.loads(text)
+    header = {key: table.pop(key) for key in _HEADER_KEYS if key in table}
+    return MappingProxyType(header), MappingProxyType(dict(_flatten(name, table)))
 
 
 def _read_merged(
@@ -88,9 +88,8 @@ def _read_merged(
     """
     if name in children:
         raise ChipError(f"chip files inherit in a circle: {' -> '.join([*children, name])}")
-    table = tomllib.loads((_data() / f"{name}.toml").read_text("utf-8"))
-    header = {key: table.pop(key) for key in _HEADER_KEYS if key in table}
-    own = dict(_flatten(name, table))
+    parsed, entries = _parse(name, (_data() / f"{name}.toml").read_text("utf-8"))
+    header, own = dict(parsed), dict(entries)
     parent = header.pop("inherits", None)
     if parent is None:
         return header, own
