@@ -50,9 +50,7 @@ _FLOAT_FIELDS: dict[DType, tuple[type[np.uint16] | type[np.uint32], int]] = {
 _EXPONENT_BIAS = 127
 
 
-def make_inputs(
-    p: MlaPrologParams, seed: int, names: frozenset[str] | None = None
-) -> Arrays:
+def make_inputs(p: MlaPrologParams, seed: int, names: frozenset[str] | None = None) -> Arrays:
     """Random inputs of a call, weights in ND: the same bits for the same seed everywhere.
 
     ``cache_index`` is a permutation of the cache's slots (or blocks); where the cache has

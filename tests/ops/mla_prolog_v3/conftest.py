@@ -122,7 +122,13 @@ def both(
 ) -> Callable[..., Arrays]:
     """The outputs of reference and tile program, which must be the same bits."""
 
-    def run(p: MlaPrologParams, seed: int = 0, on: Chip = chip, **replaced: np.ndarray) -> Arrays:
+    def run(
+        p: MlaPrologParams,
+        seed: int = 0,
+        on: Chip = chip,
+        model: NumericsModel = model,
+        **replaced: np.ndarray,
+    ) -> Arrays:
         inputs = inputs_of(p, seed, **replaced)
         controls = {n: inputs[n] for n in ("cache_index", "actual_seq_len") if n in inputs}
         program = OPERATOR.build(p, OPERATOR.tiling(p, on, {}), on, controls)
