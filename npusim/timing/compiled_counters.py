@@ -69,20 +69,28 @@ def counters(
     Raises:
         ProgramError: two modes feed one counter, or a mode that the sender's kind has not.
     """
+    reached: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
     feeds: dict[tuple[int, int, tuple[int, ...]], int] = {}
     table: list[_Feed] = []
     feed_of_set = np.full(sets.shape, NO_FEED, dtype=np.int32)
     fed_by: dict[tuple[int, int], int] = {}
-    for core, key in zip(*np.nonzero(sets), strict=True):
+    cores, keys = np.nonzero(sets)
+    for core, key, count in zip(
+        cores.tolist(), keys.tolist(), sets[cores, keys].tolist(), strict=True
+    ):
         mode, flag = set_keys[key]
-        senders, receivers = reach(program, used, int(core), CrossMode(mode))
+        # All cores of a kind reach the same cores in mode 0.
+        who = (mode, core if mode != CrossMode.ALL_OF_KIND else core < program.aic)
+        if who not in reached:
+            reached[who] = reach(program, used, core, CrossMode(mode))
+        senders, receivers = reached[who]
         feed = feeds.get((mode, flag, senders))
         if feed is None:
             feed = feeds[mode, flag, senders] = len(table)
             table.append(_Feed(senders, receivers, int(delays[mode])))
             _claim(program, fed_by, receivers, flag, feed)
         feed_of_set[core, key] = feed
-        table[feed].increments = max(table[feed].increments, int(sets[core, key]))
+        table[feed].increments = max(table[feed].increments, count)
     feed_of_wait = np.full((len(sets), len(wait_flags)), NO_FEED, dtype=np.int32)
     for key, flag in enumerate(wait_flags):
         for core in used:
@@ -110,12 +118,11 @@ def reach(
     per_group = max(1, program.aiv // max(1, program.aic))
     group = core if kind is CoreKind.AIC else (core - program.aic) // per_group
     first_aiv = program.aic + group * per_group
-    busy = set(used)
-    vectors = tuple(c for c in range(first_aiv, first_aiv + per_group) if c in busy)
-    cubes = tuple(c for c in (group,) if c in busy)
     if mode is CrossMode.ALL_OF_KIND:
         all_of_kind = tuple(c for c in used if program.kind_of(c) is kind)
         return all_of_kind, all_of_kind
+    vectors = tuple(c for c in range(first_aiv, first_aiv + per_group) if c in used)
+    cubes = (group,) if group in used else ()
     if mode is CrossMode.GROUP:
         return ((core,), vectors) if kind is CoreKind.AIC else (vectors, cubes)
     if mode is CrossMode.ONE_TO_ONE:

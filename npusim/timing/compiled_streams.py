@@ -202,17 +202,26 @@ def _number(
     """Number the distinct arguments of the chosen rows; write the numbers into ``key``."""
     if not chosen.any():
         return ()
-    distinct, number = np.unique(args[chosen][:, :width], axis=0, return_inverse=True)
-    key[chosen] = number.reshape(-1)
-    return tuple(tuple(int(v) for v in row) for row in distinct)
+    picked = args[chosen][:, :width]
+    low = picked.min(axis=0)
+    span = picked.max(axis=0) - low + 1
+    code = np.zeros(len(picked), dtype=np.int64)
+    for column in range(width):
+        code = code * span[column] + picked[:, column] - low[column]
+    _, example, number = np.unique(code, return_index=True, return_inverse=True)
+    key[chosen] = number
+    return tuple(tuple(row) for row in picked[example].tolist())
 
 
 def _sets_by_core(program: Program, costs: CostTable, key: np.ndarray, keys: int) -> np.ndarray:
     """(cores, set keys) int64: how often each core executes each cross-core set."""
     sets = np.zeros((program.cores, keys), dtype=np.int64)
+    bounds = np.append(costs.variant_row_start, len(key))
     for k in range(keys):
         before = np.concatenate([[0], np.cumsum(key == k)])
-        bounds = np.append(costs.variant_row_start, len(key))
         per_variant = before[bounds[1:]] - before[bounds[:-1]]
-        np.add.at(sets[:, k], program.core, per_variant[costs.variant])
+        executed = per_variant[costs.variant]
+        # Whole numbers below 2^53 are exact as weights.
+        counts = np.bincount(program.core, weights=executed, minlength=program.cores)
+        sets[:, k] = counts.astype(np.int64)
     return sets
