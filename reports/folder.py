@@ -97,14 +97,15 @@ def replacing(folder: Path) -> Iterator[Path]:
     """
     require_writable(folder)
     with _one_line(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        kept = _nearest_existing(folder.parent)
         fresh = _sibling(folder, "partial")
-        fresh.mkdir()
         try:
+            fresh.mkdir(parents=True)
             yield fresh
             _swap(fresh, folder)
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
+            _remove_empty(folder.parent, kept)
             raise
 
 
@@ -165,6 +166,16 @@ def _nearest_existing(path: Path) -> Path:
     while not path.exists() and path != path.parent:
         path = path.parent
     return path
+
+
+def _remove_empty(path: Path, kept: Path) -> None:
+    """Take back the folders between ``kept`` and ``path`` that were made on the way."""
+    while path != kept:
+        try:
+            path.rmdir()
+        except OSError:
+            return
+        path = path.parent
 
 
 def _write_trace(run: Run, folder: Path, choose: TraceFilter | None) -> TraceReport | None:

@@ -13,6 +13,8 @@ from npusim.cli import listing, report, run, selftest, warmup
 from npusim.errors import NpusimError
 
 USER_MISTAKE = 2
+INTERRUPTED = 130
+"""What the command framework makes of Ctrl-C."""
 
 app = typer.Typer(
     name="npusim",
@@ -55,6 +57,8 @@ def run_command(arguments: list[str]) -> int:
         if hasattr(error, "format_message"):
             return _mistake(error.format_message().replace("\n", " "))
         raise
+    if status == INTERRUPTED:
+        return _mistake("interrupted; nothing half-written is left behind")
     return status if isinstance(status, int) else 0
 
 

@@ -181,7 +181,7 @@ def test_nothing_half_written_is_left(
     # The last thing to be written, with everything else in place.
     monkeypatch.setattr(folder_module, "_write_outputs", fail)
     expected = type(error) if isinstance(error, KeyboardInterrupt) else ParameterError
-    for name in ("run", "new"):
+    for name in ("run", "new", "deep/er/new"):
         with pytest.raises(expected) as caught:
             write(plain, tmp_path / name)
         if expected is ParameterError:
