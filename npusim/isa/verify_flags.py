@@ -4,6 +4,7 @@ Rows are counted once per block; a matrix product with the number of instances o
 each core gives the counts of every core.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,12 +61,8 @@ def _tally(program: Program, placed: np.ndarray, opcode: Opcode, columns: tuple[
     per_block: list[dict[Key, int]] = []
     for block in program.blocks:
         rows = block.rows[block.rows["opcode"] == opcode]
-        found: dict[Key, int] = {}
-        for args, pipe in zip(rows["args"].tolist(), rows["pipe"].tolist(), strict=True):
-            values = {"0": args[0], "1": args[1], "2": args[2], "pipe": pipe}
-            key = tuple(values[name] for name in columns)
-            found[key] = found.get(key, 0) + 1
-        per_block.append(found)
+        values = {str(i): rows["args"][:, i] for i in range(3)} | {"pipe": rows["pipe"]}
+        per_block.append(Counter(zip(*(values[name].tolist() for name in columns), strict=True)))
     keys = tuple(sorted({key for found in per_block for key in found}))
     counts = np.array([[f.get(k, 0) for k in keys] for f in per_block], dtype=np.int64)
     return Tally(keys, placed @ counts.reshape(len(per_block), len(keys)))
