@@ -39,9 +39,11 @@ from npusim.numerics.tile_row import pack_tile_row
 from npusim.ops.common.operator import Arrays
 from npusim.ops.mla_prolog_v3.inputs import check_inputs, logical_weight
 from npusim.ops.mla_prolog_v3.params import MlaPrologParams
-from npusim.ops.mla_prolog_v3.tiling import default_base_k
 
 FP32, BF16 = DType.FP32, DType.BF16
+
+DOWN_K, UP_K, HEAD_K, WIDE_HEAD_K = 128, 64, 128, 64
+"""K of one bf16 MMAD in the down projections, the up projection, and a head of D = 128 or 192."""
 
 
 def reference(p: MlaPrologParams, inputs: Mapping[str, Array], model: NumericsModel) -> Arrays:
@@ -85,7 +87,7 @@ def _nothing_computed(p: MlaPrologParams, inputs: Mapping[str, Array]) -> Arrays
 
 def _query_path(p: MlaPrologParams, data: Arrays, model: NumericsModel) -> Arrays:
     outputs: Arrays = {}
-    _, _, up_k, head_k = default_base_k(p)
+    head_k = HEAD_K if p.D == HEAD_K else WIDE_HEAD_K
     latent = _token_product(p, data, "weight_dq", "dequant_scale_w_dq", model)
     scale = p.qc_qr_scale_fp32 if p.applies_qc_qr_scale else None
     normed = rms_norm(latent, data["rmsnorm_gamma_cq"], p.epsilon_cq_fp32, scale, model)
@@ -93,14 +95,14 @@ def _query_path(p: MlaPrologParams, data: Arrays, model: NumericsModel) -> Array
     if p.quantises_cq:
         smooth = data["smooth_scales_cq"][0] if p.smooth else None
         cq, cq_scale = per_token(normed, order=DynamicOrder.MLA_PROLOG, smooth=smooth, model=model)
-        heads = matmul(cq, data["weight_uq_qr"], up_k, model)
+        heads = matmul(cq, data["weight_uq_qr"], UP_K, model)
         heads = mul(cast(heads, FP32, model=model), cq_scale[:, None], model=model)
         heads = mul(heads, data["dequant_scale_w_uq_qr"], model=model)
         if p.query_norm:
             outputs["dequant_scale_q_norm"] = cq_scale
     else:
         cq = cast(normed, BF16, model=model)
-        heads = cast(matmul(cq, data["weight_uq_qr"], up_k, model), FP32, model=model)
+        heads = cast(matmul(cq, data["weight_uq_qr"], UP_K, model), FP32, model=model)
     if p.query_norm:
         outputs["query_norm"] = cq
 
@@ -212,8 +214,7 @@ def _token_product(
     p: MlaPrologParams, data: Arrays, weight: str, scale: str, model: NumericsModel
 ) -> Array:
     """Tokens times a weight in fp32, dequantised by token and then by channel."""
-    down_k = default_base_k(p)[0]
-    product = cast(matmul(data["token_x"], data[weight], down_k, model), FP32, model=model)
+    product = cast(matmul(data["token_x"], data[weight], DOWN_K, model), FP32, model=model)
     if p.is_full_quant:
         product = mul(product, data["dequant_scale_x"], model=model)
         product = mul(product, data[scale], model=model)

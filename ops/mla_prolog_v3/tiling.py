@@ -144,11 +144,8 @@ def _mm3_by_rows(rows: int, dtype: DType) -> tuple[int, bool]:
     return (256 if rows <= WIDE_TILE_MAX_ROWS else 128), rows <= resident_rows
 
 
-def default_base_k(p: MlaPrologParams) -> tuple[int, int, int, int]:
-    """K of one MMAD in mm1, mm2, mm3 and mm4.
-
-    Values depend on it only under accumulation models that round once per MMAD.
-    """
+def _base_k(p: MlaPrologParams) -> tuple[int, int, int, int]:
+    """K of one MMAD in mm1, mm2, mm3 and mm4."""
     x = 256 if p.x_dtype is DType.INT8 else 128
     cq = 128 if p.cq_dtype is DType.INT8 else 64
     return x, x, cq, 128 if p.D == 128 else 64
@@ -163,7 +160,7 @@ def _defaults(p: MlaPrologParams, aic: int, aiv: int) -> dict[str, Any]:
         and p.N >= DEQUANT_OPT_MIN_HEADS
     )
     heads = -(-p.N // aic)
-    mm1_base_k, mm2_base_k, mm3_base_k, mm4_base_k = default_base_k(p)
+    mm1_base_k, mm2_base_k, mm3_base_k, mm4_base_k = _base_k(p)
     mm3_base_n, resident = _mm3_by_rows(step, p.cq_dtype)
     even_n2 = -(-p.ckvkr_columns // (x_c0 * aic)) * x_c0
     slots = Slots()
