@@ -184,6 +184,8 @@ def simulate(job: Job, progress: Progress | None = None) -> Run:
     say = progress or (lambda text: None)
     say("inputs")
     inputs = make_inputs(job)
+    # Refuses wrong arrays before any time is spent.
+    stored = {} if job.mode == Mode.TIME else job.operator.to_storage(job.params, inputs)
     say("program")
     program = build_program(job, control_tensors(job, inputs))
     records = None
@@ -194,7 +196,7 @@ def simulate(job: Job, progress: Progress | None = None) -> Run:
     differing = None
     if job.mode in (Mode.VALUES, Mode.BOTH):
         say("values")
-        outputs = compute_values(job, program, inputs, records)
+        outputs = compute_values(job, program, stored, records)
         say("reference")
         expected = job.operator.reference(job.params, inputs, job.model)
         differing = {name: differing_elements(outputs[name], expected[name]) for name in expected}
@@ -248,15 +250,19 @@ def time_program(job: Job, program: Program) -> Records:
     )
 
 
-def compute_values(job: Job, program: Program, inputs: Arrays, records: Records | None) -> Arrays:
-    """The functional run of a job's program, in the order the request names."""
+def compute_values(job: Job, program: Program, stored: Arrays, records: Records | None) -> Arrays:
+    """The functional run of a job's program, in the order the request names.
+
+    Args:
+        stored: the inputs in storage layout.
+    """
     completion = None
     if job.request.order == Order.TIMED:
         timed = records if records is not None else time_program(job, program)
         completion = timed.visible
     return run_program(
         program,
-        job.operator.to_storage(job.params, inputs),
+        stored,
         model=job.model,
         order=job.request.order,
         completion=completion,

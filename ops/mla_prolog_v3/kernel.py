@@ -115,7 +115,7 @@ def _cube_core(c: Context, core: int, steps: list[OuterStep]) -> None:
         heads.place(step)
         if p.is_per_tensor and not c.tiling.dequant_opt:
             place(core, sync.aic_set, (int(Flag.MM_QN),), stage=mm_qn.STAGE)
-    place(core, cube.drain, (slots,), stage="init")
+    place(core, cube.drain, (slots,), stage="drain")
     # Set once before the first step and once after each, awaited once in each.
     c.builder.declare_surplus(core, int(Flag.CKVKR_FREE), 1)
 
