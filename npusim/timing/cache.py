@@ -6,8 +6,10 @@ another file that it calls. So the cache folder carries a hash of every compiled
 
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -15,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 DIGEST_CHARACTERS = 16
+PREFIX = "compiled-"
+STALE_DAYS = 30
 
 
 def source_digest(sources: Iterable[Path]) -> str:
@@ -45,19 +49,30 @@ def cache_folder(sources: Iterable[Path], root: Path | None = None) -> Path | No
     Returns:
         The folder, or None where nothing can be written: code is then compiled in each process.
     """
-    name = f"compiled-{source_digest(sources)}"
+    name = f"{PREFIX}{source_digest(sources)}"
     for base in _roots(root):
         folder = base / name
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
-                pass
+                os.utime(folder)
         except OSError:
             continue
         # The files are loaded as code: never from a folder that somebody else could have made.
         if not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid():
             return folder
     return None
+
+
+def drop_stale(folder: Path) -> None:
+    """Remove the folders beside this one that no run has used for `STALE_DAYS` days.
+
+    Every change of a compiled source makes a folder of its own; a run marks the one it uses.
+    """
+    oldest = time.time() - STALE_DAYS * 86400
+    for other in folder.parent.glob(f"{PREFIX}*"):
+        if other != folder and other.stat().st_mtime < oldest:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 @contextmanager

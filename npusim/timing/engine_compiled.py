@@ -86,12 +86,18 @@ def compiled_sources() -> list[Path]:
 
 
 @cache
+def code_folder() -> Path | None:
+    """Where the machine code of these sources is kept, None if nowhere can be written."""
+    return cache_folder(compiled_sources())
+
+
+@cache
 def compiled_loop_function() -> Callable[..., int]:
     """The main loop as machine code, from the cache of an earlier run where there is one."""
     for function in KERNELS:
         # Passing the tables to a function costs more than most functions do.
         register_jitable(**_OPTIONS, forceinline=True)(function)
-    folder = cache_folder(compiled_sources())
+    folder = code_folder()
     if folder is None:
         return _compile(compiled_loop.run_loop, cache=False)
     with numba_cache_in(folder):
