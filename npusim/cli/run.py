@@ -23,6 +23,7 @@ def run(
     mode: Annotated[Text, typer.Option(help="values, time or both.")] = None,
     l2: Annotated[Text, typer.Option(help="L2 at the start: cold or warm.")] = None,
     tiling: Annotated[Path | None, typer.Option(help="TOML file of tiling knobs.")] = None,
+    knob: Annotated[list[str] | None, typer.Option("--knob", help="Tiling: NAME=VALUE.")] = None,
     engine: Annotated[str, typer.Option(help="auto, simpy or compiled.")] = "auto",
     inputs: Annotated[Path | None, typer.Option(help="Folder of input tensors.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of random inputs and start offsets.")] = 0,
@@ -88,6 +89,8 @@ def _request(given: dict[str, Any]) -> Any:
     from npusim.timing.run import CacheState, Engine
 
     mode, l2, tiling = given["mode"], given["l2"], given["tiling"]
+    knobs = {} if tiling is None else read_toml(tiling, "--tiling")
+    knobs |= key_values(given["knob"] or [], "--knob")
     return RunRequest(
         op=given["op"],
         case=given["case"],
@@ -96,7 +99,7 @@ def _request(given: dict[str, Any]) -> Any:
         chip_set=key_values(given["set"] or [], "--set"),
         mode=None if mode is None else choose(Mode, mode, "--mode"),
         l2=None if l2 is None else choose(CacheState, l2, "--l2"),
-        tiling={} if tiling is None else read_toml(tiling, "--tiling"),
+        tiling=knobs,
         engine=choose(Engine, given["engine"], "--engine"),
         level=choose(Level, given["level"], "--level"),
         order=choose(Order, given["order"], "--order"),

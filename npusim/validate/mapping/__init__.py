@@ -1,0 +1,49 @@
+"""Which run stands for a record: one module for each family of operators."""
+
+from collections.abc import Callable, Mapping
+
+from npusim.validate.mapping import (
+    copies,
+    elementwise,
+    matmuls,
+    moves,
+    norms,
+    prolog,
+    quant_matmuls,
+)
+from npusim.validate.records import Record
+from npusim.validate.workload import NotMapped, Workload
+
+Mapper = Callable[[Record], Workload]
+
+_MAPPERS: Mapping[str, Mapper] = {
+    **copies.MAPPERS,
+    **elementwise.MAPPERS,
+    **matmuls.MAPPERS,
+    **moves.MAPPERS,
+    **norms.MAPPERS,
+    **prolog.MAPPERS,
+    **quant_matmuls.MAPPERS,
+}
+_SEVERAL = "several kernels summed"
+
+
+def workload_of(record: Record) -> Workload:
+    """The run that stands for a record.
+
+    Raises:
+        NotMapped: there is none; the text says why.
+    """
+    mapper = _mapper(record.op)
+    if mapper is None:
+        raise NotMapped(f"no kernel for operator '{record.op}' yet")
+    if _SEVERAL in record.context:
+        kernels = record.context.partition(f"{_SEVERAL}: ")[2]
+        raise NotMapped(f"the time is a sum over several kernels: {kernels}")
+    return mapper(record)
+
+
+def _mapper(op: str) -> Mapper | None:
+    """The mapper of an operator's name, spelt fully or up to its remark in parentheses."""
+    name = op.strip().lower()
+    return _MAPPERS.get(name) or _MAPPERS.get(name.partition(" (")[0].strip())

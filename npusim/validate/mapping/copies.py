@@ -1,0 +1,115 @@
+"""Bandwidth series: GM to UB, GM to L1, the plain addition."""
+
+from collections.abc import Callable
+from typing import Any
+
+from npusim.validate.mapping.common import require
+from npusim.validate.records import Record
+from npusim.validate.shapes import element_types
+from npusim.validate.workload import Group, KernelKind, NotMapped, Workload
+
+Mapper = Callable[[Record], Workload]
+_LINE = 512
+
+
+def read_ub(record: Record) -> Workload:
+    """GM to UB, read only."""
+    return _read(record, "copy", KernelKind.VECTOR, "aiv")
+
+
+def read_l1(record: Record) -> Workload:
+    """GM to L1 with conversion to NZ, read only."""
+    return _read(record, "copy_l1", KernelKind.CUBE, "aic")
+
+
+def _read(record: Record, op: str, kind: KernelKind, cores: str) -> Workload:
+    params = record.params
+    tensor, tile = params.get("tensor"), params.get("tile")
+    if not _pair(tensor) or not _pair(tile):
+        raise NotMapped("parameters tensor and tile are needed")
+    rows, cols = tensor
+    given: dict[str, Any] = {"rows": rows, "cols": cols, "dtype": element_types(record)[0]}
+    given["store"] = False
+    if cols % 16 and op == "copy_l1":
+        given["row_stride"], given["cols"] = cols, cols // 16 * 16
+    given |= _pattern(str(params.get("pattern", "")), cols)
+    knobs = {"tile_rows": tile[0], "tile_cols": tile[1]}
+    count = record.cores.get(cores)
+    if isinstance(count, int):
+        knobs["cores"] = count
+    total = params.get("total_bytes", params.get("bytes", 0))
+    return Workload(
+        op=op,
+        params=given,
+        group=Group.COPY,
+        kind=kind,
+        knobs=knobs,
+        moved_bytes=float(total) if isinstance(total, (int, float)) else 0.0,
+        note="two buffers; the example's depth is not stated",
+    )
+
+
+def _pair(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(isinstance(n, int) and n > 0 for n in value)
+    )
+
+
+def _pattern(text: str, cols: int) -> dict[str, Any]:
+    """What is read how often, from the source's words."""
+    if not text:
+        return {}
+    if "whole matrix read 4x" in text:
+        return {"repeats": 4}
+    if "4 N-slices" in text:
+        require(cols % 4 == 0, "four slices of equal width are needed")
+        return {"repeats": 4, "slices": 4}
+    if "every core reads the whole tensor" in text:
+        return {"stagger": True} if "rotated" in text else {"shared": True}
+    raise NotMapped(f"pattern '{text}' is not known")
+
+
+def add(record: Record) -> Workload:
+    """z = x + y of two large tensors with a stated tile."""
+    shape = record.params.get("shape")
+    case = str(record.params.get("case", ""))
+    if not _pair(shape):
+        raise NotMapped("parameter shape is needed")
+    rows, cols = shape
+    params: dict[str, Any] = {
+        "op": "add",
+        "rows": rows,
+        "cols": cols,
+        "dtype": element_types(record)[0],
+    }
+    knobs: dict[str, Any] = {}
+    for elements in (4096, 16384, 16256):
+        if str(elements) in case:
+            knobs["tile_elements"] = elements
+    knobs["tile_elements"] = knobs.get("tile_elements", 16384)
+    if "16256" in case:
+        knobs["tile_elements"] = 16256
+    count = record.cores.get("aiv")
+    if isinstance(count, int):
+        knobs["cores"] = count
+    double = "double" in case or "as 5" in case or "bypass" in case
+    knobs["buffers"] = 2 if double else 1
+    if "bypass" in case or "as 5" in case:
+        params["cache"] = "bypass"
+    return Workload(
+        op="elementwise",
+        params=params,
+        group=Group.COPY,
+        kind=KernelKind.VECTOR,
+        knobs=knobs,
+        note="tile, buffers and cores as the example states them",
+    )
+
+
+MAPPERS: dict[str, Mapper] = {
+    "gm->ub": read_ub,
+    "gm->l1": read_l1,
+    "add (x+y->z)": add,
+}

@@ -1,0 +1,182 @@
+"""Element by element: arithmetic, casts, activations, moves and fills."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from npusim.validate.mapping.common import FLOATS, require, used_cores
+from npusim.validate.records import Record
+from npusim.validate.shapes import Operand, element_type, operands
+from npusim.validate.workload import Group, KernelKind, NotMapped, Workload
+
+Mapper = Callable[[Record], Workload]
+_INTEGERS = ("int32", "int8")
+_SCALAR_FORM = {"add": "adds", "mul": "muls"}
+
+
+def _workload(record: Record, params: dict[str, Any], note: str = "") -> Workload:
+    return Workload(
+        op="elementwise",
+        params=params,
+        group=Group.ELEMENTWISE,
+        kind=KernelKind.VECTOR,
+        knobs=used_cores(record, "aiv"),
+        note=note,
+    )
+
+
+def _sizes(x: Operand) -> dict[str, Any]:
+    require(x.elements > 0, "the tensor is empty")
+    rows, cols = x.rows_cols
+    return {"rows": rows, "cols": cols, "dtype": x.dtype}
+
+
+def binary(function: str) -> Mapper:
+    """Two tensors of one shape, or a tensor and a scalar."""
+
+    def mapper(record: Record) -> Workload:
+        found = operands(record)
+        require(len(found) >= 1, "no inputs are stated")
+        x = found[0]
+        y = found[1] if len(found) > 1 else Operand((), x.dtype)
+        for dtype in (x.dtype, y.dtype):
+            require(
+                dtype in FLOATS or (dtype in _INTEGERS and function != "div"),
+                f"{function} of {dtype} has no vector instruction; its emulation is not known",
+            )
+        require(x.dtype == y.dtype, f"mixed element types {x.dtype} and {y.dtype}")
+        if x.elements < y.elements:
+            x, y = y, x
+        if x.shape == y.shape or x.elements == y.elements:
+            return _workload(record, {"op": function, **_sizes(x)})
+        if y.elements == 1:
+            return _with_scalar(record, function, x)
+        return _broadcast(record, function, x, y)
+
+    return mapper
+
+
+def _with_scalar(record: Record, function: str, x: Operand) -> Workload:
+    """A scalar operand is a constant to the kernel: the form with a scalar has the same traffic."""
+    require(
+        x.dtype in FLOATS, f"{function} of {x.dtype} with a scalar has no kernel in the blocks"
+    )
+    if function in ("div", "sub"):
+        note = f"{function} by a scalar runs as its inverse operation with the same traffic"
+        form = {"div": "muls", "sub": "adds"}[function]
+    else:
+        require(function in _SCALAR_FORM, f"{function} with a scalar has no kernel in the blocks")
+        note, form = "the scalar operand is a constant to the kernel", _SCALAR_FORM[function]
+    return _workload(record, {"op": form, **_sizes(x)}, note)
+
+
+def _broadcast(record: Record, function: str, x: Operand, y: Operand) -> Workload:
+    raise NotMapped(
+        f"broadcast of {list(y.shape)} over {list(x.shape)}: the vendor's inner loop is not known"
+    )
+
+
+def unary(function: str) -> Mapper:
+    """One tensor in, one of the same type out."""
+
+    def mapper(record: Record) -> Workload:
+        x = operands(record)[0]
+        require(x.dtype in FLOATS, f"{function} of {x.dtype} has no kernel in the blocks")
+        return _workload(record, {"op": function, **_sizes(x)})
+
+    return mapper
+
+
+def exp(record: Record) -> Workload:
+    """exp(scale x + shift): one kernel, bound by memory whatever its scale."""
+    found = unary("exp")(record)
+    attrs = record.params.get("attrs")
+    if isinstance(attrs, dict) and (attrs.get("scale", 1) != 1 or attrs.get("shift", 0) != 0):
+        return replace(found, note="scale and shift are left out: two instructions of a tile")
+    return found
+
+
+def cast(record: Record) -> Workload:
+    """A conversion; the output type must be stated."""
+    x = operands(record)[0]
+    out = record.params.get("out") or record.params.get("output_dtype")
+    if out is None and record.dtype and "->" in record.dtype:
+        out = record.dtype.split("->")[1]
+    if not isinstance(out, str):
+        out = {"fp16": "fp32", "bf16": "fp32", "fp32": "fp16"}.get(x.dtype)
+        note = f"the source does not state the output type; {out} is assumed"
+    else:
+        note = ""
+    if out is None:
+        raise NotMapped(f"cast of {x.dtype} to a type that the source does not state")
+    params = {"op": "cast", **_sizes(x), "out": element_type(out)}
+    return _workload(record, params, note)
+
+
+def swiglu(record: Record) -> Workload:
+    """silu(a) b over the halves of one axis."""
+    x = operands(record)[0]
+    require(x.dtype in FLOATS, f"swiglu of {x.dtype} has no kernel in the blocks")
+    attrs = record.params.get("attrs")
+    axis = attrs.get("dim", -1) if isinstance(attrs, dict) else -1
+    require(
+        isinstance(axis, int) and -len(x.shape) <= axis < len(x.shape), f"dim {axis!r} is no axis"
+    )
+    axis %= len(x.shape)
+    require(x.shape[axis] % 2 == 0, "the split axis is odd")
+    # Everything from the split axis on is one row: its first half is a, its second b.
+    rows, cols = prod(x.shape[:axis]), prod(x.shape[axis:]) // 2
+    return Workload(
+        op="swiglu",
+        params={"rows": rows, "cols": cols, "dtype": x.dtype},
+        group=Group.ELEMENTWISE,
+        kind=KernelKind.VECTOR,
+        knobs=used_cores(record, "aiv"),
+    )
+
+
+def move(record: Record) -> Workload:
+    """A plain copy through UB."""
+    x = operands(record)[0]
+    dtype = {"int32": "fp32", "int64": "fp32", "bool": "int8", "uint8": "int8"}.get(
+        x.dtype, x.dtype
+    )
+    sizes = _sizes(x)
+    # A copy moves bytes: types of other names have a twin of their size.
+    if x.dtype == "int64":
+        sizes["cols"] *= 2
+    rows, cols = sizes["rows"], sizes["cols"]
+    return Workload(
+        op="copy",
+        params={"rows": rows, "cols": cols, "dtype": dtype},
+        group=Group.ELEMENTWISE,
+        kind=KernelKind.VECTOR,
+        knobs=used_cores(record, "aiv"),
+    )
+
+
+MAPPERS: dict[str, Mapper] = {
+    "add": binary("add"),
+    "sub": binary("sub"),
+    "mul": binary("mul"),
+    "div": binary("div"),
+    "realdiv": binary("div"),
+    "maximum": binary("maximum"),
+    "minimum": binary("minimum"),
+    "muls": unary("muls"),
+    "adds": unary("adds"),
+    "abs": unary("abs"),
+    "relu": unary("relu"),
+    "sqrt": unary("sqrt"),
+    "rsqrt": unary("rsqrt"),
+    "sigmoid": unary("sigmoid"),
+    "tanh": unary("tanh"),
+    "silu": unary("silu"),
+    "gelu": unary("gelu"),
+    "fastgelu": unary("gelu"),
+    "exp": exp,
+    "cast": cast,
+    "swiglu": swiglu,
+    "tensormove": move,
+}

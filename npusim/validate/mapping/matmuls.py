@@ -1,0 +1,122 @@
+"""16-bit matrix products."""
+
+from collections.abc import Callable
+from typing import Any
+
+from npusim.validate.mapping.common import require, used_cores
+from npusim.validate.records import Record
+from npusim.validate.shapes import Shape, element_types, output_shape, positive, shapes
+from npusim.validate.workload import Group, KernelKind, NotMapped, Quantity, Workload
+
+Mapper = Callable[[Record], Workload]
+_TYPES = ("fp16", "bf16")
+_NZ_SIDE = 16
+
+
+def matmul(record: Record) -> Workload:
+    """c = a b with 16-bit operands."""
+    params = record.params
+    dtype = _dtype(record)
+    sizes = _sizes(record)
+    out = params.get("out")
+    if isinstance(out, str) and out in ("fp32", dtype):
+        sizes["out"] = out
+    operations = 2.0 * sizes["M"] * sizes["N"] * sizes["K"]
+    return Workload(
+        op="matmul",
+        params={**sizes, "dtype": dtype},
+        group=Group.MATMUL,
+        kind=KernelKind.CUBE,
+        knobs=_knobs(record),
+        quantity=Quantity.KERNEL if _core_time(record) else Quantity.TASK,
+        operations=operations,
+        moved_bytes=0.0,
+        note=_note(record),
+    )
+
+
+def _dtype(record: Record) -> str:
+    types = [t for t in element_types(record) if t in _TYPES]
+    found = element_types(record)
+    require(
+        bool(types) and (found[0] in _TYPES),
+        f"matmul of {record.dtype} has no kernel in the blocks",
+    )
+    return types[0]
+
+
+def _sizes(record: Record) -> dict[str, Any]:
+    """M, N, K, which operands are transposed, and the weight's format."""
+    params = record.params
+    nz = "nz" in record.op.lower() or "nz weight" in (record.format or "").lower()
+    if all(isinstance(params.get(k), int) for k in "MNK"):
+        sizes: dict[str, Any] = {k: positive(record, k) for k in "MNK"}
+        if params.get("transA"):
+            sizes["transpose_a"] = True
+        by_columns = params.get("B") in ("n x k", "DN", "column major")
+        if (params.get("transB") or by_columns) and not nz:
+            sizes["transpose_b"] = True
+    else:
+        sizes = _from_shapes(shapes(record), output_shape(record))
+    if nz:
+        sizes["b_format"] = "nz"
+    return sizes
+
+
+def _from_shapes(found: list[Shape | None], out: Shape | None) -> dict[str, Any]:
+    """Sizes and transpositions from the shapes of a, b and c."""
+    if len(found) < 2 or found[0] is None or found[1] is None:
+        raise NotMapped("two input shapes are needed")
+    a, b = found[0], found[1]
+    require(len(a) == 2 and len(b) == 2, f"a {list(a)}, b {list(b)}: batches have no kernel")
+    for ta in (False, True):
+        for tb in (False, True):
+            m, k = (a[1], a[0]) if ta else a
+            k2, n = (b[1], b[0]) if tb else b
+            if k == k2 and (out is None or out == (m, n)):
+                sizes: dict[str, Any] = {"M": m, "N": n, "K": k}
+                if ta:
+                    sizes["transpose_a"] = True
+                if tb:
+                    sizes["transpose_b"] = True
+                return sizes
+    raise NotMapped(f"a {list(a)} and b {list(b)} do not multiply to {out}")
+
+
+def _knobs(record: Record) -> dict[str, Any]:
+    """Base tiles and cores that the source states."""
+    params = record.params
+    knobs: dict[str, Any] = used_cores(record, "aic")
+    base = params.get("base") or params.get("tile")
+    if isinstance(base, list) and len(base) in (2, 3):
+        knobs |= dict(zip(("base_m", "base_n", "base_k"), base, strict=False))
+    for ours, theirs in (("base_m", "baseM"), ("base_n", "baseN"), ("base_k", "baseK")):
+        if isinstance(params.get(theirs), int):
+            knobs[ours] = params[theirs]
+    if isinstance(params.get("stepK"), int):
+        knobs["step_k"] = params["stepK"]
+    return knobs
+
+
+def _core_time(record: Record) -> bool:
+    """Whether the source states time on the cores, without launch."""
+    what = f"{record.params.get('what', '')} {record.context}"
+    return "aic_time" in what
+
+
+def _note(record: Record) -> str:
+    if record.params.get("variant") == "before":
+        raise NotMapped("the untuned variant of a pair: what it lacks is not a knob of ours")
+    if _knobs(record):
+        return "base tile as the source states it, all else the operator's default"
+    return "the vendor's tiling is not published: the operator's own, least estimated time"
+
+
+MAPPERS: dict[str, Mapper] = {
+    "matmul": matmul,
+    "matmulv2": matmul,
+    "matmulv3": matmul,
+    "gemm": matmul,
+    "torch.matmul square": matmul,
+    "matmul(basic api)": matmul,
+}

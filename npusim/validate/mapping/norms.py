@@ -1,0 +1,80 @@
+"""Row by row: norms, softmax and quantisation of activations."""
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+from npusim.validate.mapping.common import FLOATS, require, used_cores
+from npusim.validate.records import Record
+from npusim.validate.shapes import operands
+from npusim.validate.workload import Group, KernelKind, Workload
+
+Mapper = Callable[[Record], Workload]
+
+
+def _attrs(record: Record) -> Mapping[str, Any]:
+    attrs = record.params.get("attrs")
+    return attrs if isinstance(attrs, dict) else {}
+
+
+def _rows(record: Record, axes: int = 1) -> dict[str, Any]:
+    """Rows and columns of the first input, normalised over its last ``axes`` axes."""
+    x = operands(record)[0]
+    require(x.dtype in FLOATS, f"{record.op} of {x.dtype} has no kernel in the blocks")
+    require(x.elements > 0, "the tensor is empty")
+    axes = min(axes, len(x.shape))
+    cols = prod(x.shape[len(x.shape) - axes :])
+    return {"rows": x.elements // cols, "cols": cols, "dtype": x.dtype}
+
+
+def _workload(
+    record: Record, op: str, params: dict[str, Any], group: Group = Group.NORM_QUANT
+) -> Workload:
+    return Workload(
+        op=op,
+        params=params,
+        group=group,
+        kind=KernelKind.VECTOR,
+        knobs=used_cores(record, "aiv"),
+    )
+
+
+def rms_norm(record: Record) -> Workload:
+    """RmsNorm over the axes of gamma."""
+    found = operands(record)
+    axes = len(found[1].shape) if len(found) > 1 else 1
+    return _workload(record, "rms_norm", _rows(record, axes))
+
+
+def add_rms_norm(record: Record) -> Workload:
+    """RmsNorm of a sum, which is written too."""
+    return _workload(record, "rms_norm", {**_rows(record), "residual": True})
+
+
+def dynamic_quant(record: Record) -> Workload:
+    """Each row to int8 by its own largest magnitude."""
+    out = (record.dtype or "").partition("->")[2]
+    require(
+        "int4" not in out and "int4" not in record.op, "int4 output has no kernel in the blocks"
+    )
+    smooth = len(operands(record)) > 1
+    params = _rows(record)
+    return _workload(record, "dynamic_quant", {**params, **({"smooth": True} if smooth else {})})
+
+
+def softmax(record: Record) -> Workload:
+    """Softmax over the last axis."""
+    x = operands(record)[0]
+    axis = _attrs(record).get("dim", -1)
+    require(axis in (-1, len(x.shape) - 1), f"softmax over axis {axis!r} has no kernel")
+    return _workload(record, "softmax", _rows(record), Group.OTHER)
+
+
+MAPPERS: dict[str, Mapper] = {
+    "rmsnorm": rms_norm,
+    "addrmsnorm": add_rms_norm,
+    "addrmsnormbias": add_rms_norm,
+    "dynamicquant": dynamic_quant,
+    "softmaxv2": softmax,
+    "softmax": softmax,
+}

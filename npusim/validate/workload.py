@@ -1,0 +1,74 @@
+"""What a record asks npusim to run, and how its prediction is read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class KernelKind(Enum):
+    """Which cores a kernel runs on: decides launch and tail."""
+
+    VECTOR = "vector"
+    CUBE = "cube"
+    MIXED = "mixed"
+
+
+class Quantity(Enum):
+    """Which time of a run a record states."""
+
+    TASK = "task"
+    """Device task duration, launch and tail included."""
+    KERNEL = "kernel"
+    """Time on the cores, launch and tail apart."""
+
+
+class Group(Enum):
+    """Kind of workload: decides, with the source, the class it is scored in."""
+
+    PROLOG = "prolog"
+    COPY = "copy"
+    ELEMENTWISE = "elementwise"
+    NORM_QUANT = "norm_quant"
+    MATMUL = "matmul"
+    INT8_NZ = "int8_nz"
+    INT8_ND = "int8_nd"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One run of one operator.
+
+    Attributes:
+        op, params: operator and its parameters.
+        group, kind: see there.
+        knobs: tiling knobs that the record states; all others are the operator's default.
+        chip_set: chip parameters that the record itself states.
+        quantity: which of the run's times is compared.
+        operations, moved_bytes: for records in operations or bytes per second.
+        note: what was assumed to map it.
+    """
+
+    op: str
+    params: Mapping[str, Any]
+    group: Group
+    kind: KernelKind
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+    chip_set: Mapping[str, float] = field(default_factory=dict)
+    quantity: Quantity = Quantity.TASK
+    operations: float = 0.0
+    moved_bytes: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Unmapped:
+    """A record that is not run, and why."""
+
+    id: str
+    why: str
+
+
+class NotMapped(Exception):
+    """Raised by a mapping: this record cannot be run; the text says why."""
