@@ -13,6 +13,7 @@ _PACKAGES = {
     "rms_norm": "npusim.ops.blocks.rms_norm",
     "dynamic_quant": "npusim.ops.blocks.dynamic_quant",
     "softmax": "npusim.ops.blocks.softmax",
+    "quant_matmul": "npusim.ops.blocks.quant_matmul",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

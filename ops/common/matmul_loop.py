@@ -211,6 +211,20 @@ class Turns:
     l0c: int = 0
 
 
+@dataclass(frozen=True)
+class Bias:
+    """A bias in BT that an accumulation starts from.
+
+    Attributes:
+        values: one per column.
+        ring: MTE1 to CUBE; its buffer of ``turn`` holds the values.
+    """
+
+    values: Operand
+    ring: PingPong
+    turn: int
+
+
 def prime(k: BlockBuilder, loop: MatmulLoop) -> None:
     """All buffers are free."""
     for ring in loop.rings():
@@ -266,7 +280,7 @@ def compute_tile(
     n: int,
     turns: Turns,
     following: tuple[int, int] | None,
-    bias: Operand | None = None,
+    bias: Bias | None = None,
 ) -> None:
     """MTE2, MTE1 and CUBE: all chunks of an (m, n) tile, loading one chunk ahead.
 
@@ -276,7 +290,7 @@ def compute_tile(
 
     Args:
         following: size of the next tile of the core, or None.
-        bias: n values in BT that the accumulation starts from, else zero.
+        bias: what the accumulation starts from, else zero.
     """
     step = turns.l0
     for index in range(loop.chunks):
@@ -296,7 +310,7 @@ def compute_chunk(
     n: int,
     index: int,
     turns: Turns,
-    bias: Operand | None = None,
+    bias: Bias | None = None,
 ) -> None:
     """MTE1 and CUBE: multiply one chunk, accumulating into the L0C buffer of ``turns``.
 
@@ -321,9 +335,13 @@ def compute_chunk(
         loop.l0a_ring.wait_full(k, turn)
         if index or step:
             k.mmad(c, l0a, l0b, m=m, n=n, k=kk)
+        elif bias is None:
+            k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=AccumulatorStart.ZERO)
         else:
-            start = AccumulatorStart.ZERO if bias is None else AccumulatorStart.BIAS
-            k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=start, bias=bias)
+            bias.ring.wait_full(k, bias.turn)
+            start = AccumulatorStart.BIAS
+            k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=start, bias=bias.values)
+            bias.ring.release(k, bias.turn)
         if ceil_div(m, FRACTAL) * ceil_div(n, FRACTAL) < _SMALL_TILE_FRACTALS:
             k.pipe_barrier(Pipe.CUBE)
         loop.l0a_ring.release(k, turn)

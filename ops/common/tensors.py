@@ -1,6 +1,6 @@
 """Declaring an operator's tensors in a program."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from npusim.isa.builder import ProgramBuilder
 from npusim.isa.program import Tensor, TensorKind
@@ -14,6 +14,19 @@ _KIND = {
 }
 
 
-def declare(builder: ProgramBuilder, specs: Iterable[TensorSpec]) -> dict[str, Tensor]:
-    """Every tensor with its logical shape as storage shape, by name."""
-    return {t.name: builder.tensor(t.name, t.dtype, t.shape, _KIND[t.role]) for t in specs}
+def declare(
+    builder: ProgramBuilder,
+    specs: Iterable[TensorSpec],
+    stored: Mapping[str, tuple[int, ...]] | None = None,
+) -> dict[str, Tensor]:
+    """Every tensor, by name, with its logical shape as storage shape.
+
+    Args:
+        stored: other storage shapes, by name; one of four axes is NZ.
+    """
+    declared = {}
+    for t in specs:
+        shape = (stored or {}).get(t.name, t.shape)
+        label = "FRACTAL_NZ" if len(shape) == 4 and shape != t.shape else "ND"
+        declared[t.name] = builder.tensor(t.name, t.dtype, shape, _KIND[t.role], label)
+    return declared
