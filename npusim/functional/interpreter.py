@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from npusim.errors import ProgramError
 from npusim.functional.atomics import Atomics, PendingAdds
@@ -67,8 +68,9 @@ def run_program(
         if len(program.instances_of(core))
     }
     prepared = Prepared(program, model)
-    # Overflow, division by zero and NaN are results here, not mistakes.
-    with np.errstate(all="ignore"):
+    # Overflow, division by zero and NaN are results here, not mistakes. Tiles are too small for
+    # BLAS threads to pay.
+    with np.errstate(all="ignore"), threadpool_limits(limits=1, user_api="blas"):
         if completion is None or order is Order.PROGRAM:
             run_in_program_order(program, memories, prepared)
         else:
