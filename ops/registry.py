@@ -14,6 +14,9 @@ _PACKAGES = {
     "dynamic_quant": "npusim.ops.blocks.dynamic_quant",
     "softmax": "npusim.ops.blocks.softmax",
     "quant_matmul": "npusim.ops.blocks.quant_matmul",
+    "empty": "npusim.ops.blocks.empty",
+    "mmad_micro": "npusim.ops.blocks.mmad_micro",
+    "vector_micro": "npusim.ops.blocks.vector_micro",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

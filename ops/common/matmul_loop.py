@@ -173,6 +173,7 @@ def allocate(
     chunk_k: int,
     l1_buffers: int,
     l0c_buffers: int,
+    l0_buffers: int = L0_BUFFERS,
 ) -> MatmulLoop:
     """Reserve the buffers of a loop.
 
@@ -185,8 +186,8 @@ def allocate(
 
     a_l1 = ring("a", Space.L1, a.l1_bytes(base_m, chunk_k), l1_buffers)
     b_l1 = ring("b", Space.L1, b.l1_bytes(base_n, chunk_k), l1_buffers)
-    l0a = ring("l0a", Space.L0A, a.l0_bytes(base_m, base_k), L0_BUFFERS)
-    l0b = ring("l0b", Space.L0B, b.l0_bytes(base_n, base_k), L0_BUFFERS)
+    l0a = ring("l0a", Space.L0A, a.l0_bytes(base_m, base_k), l0_buffers)
+    l0b = ring("l0b", Space.L0B, b.l0_bytes(base_n, base_k), l0_buffers)
     l0c = ring("l0c", Space.L0C, fractals.l0c_bytes(base_m, base_n), l0c_buffers)
     return MatmulLoop(
         a=a,
@@ -328,7 +329,7 @@ def compute_chunk(
         kk = min(loop.base_k, length - at)
         turn = turns.l0 + step
         k.scalar(LOOP_CYCLES)
-        l0a, l0b = _load_l0(k, loop, (m, n, kk), at, (a_rows, b_rows), turns.l1, turn)
+        l0a, l0b = load_l0(k, loop, (m, n, kk), at, (a_rows, b_rows), turns.l1, turn)
         if at + kk == length:
             loop.a_ring.release(k, turns.l1)
             loop.b_ring.release(k, turns.l1)
@@ -349,7 +350,7 @@ def compute_chunk(
         loop.l0c_ring.publish(k, turns.l0c)
 
 
-def _load_l0(
+def load_l0(
     k: BlockBuilder,
     loop: MatmulLoop,
     extent: tuple[int, int, int],
@@ -364,7 +365,7 @@ def _load_l0(
     ring.wait_free(k, turn)
     sides = (
         (loop.a, loop.a_ring, ring.buffer(turn), m, rows[0]),
-        (loop.b, loop.b_ring, loop.l0b[turn % L0_BUFFERS], n, rows[1]),
+        (loop.b, loop.b_ring, loop.l0b[turn % len(loop.l0b)], n, rows[1]),
     )
     loaded = []
     for matrix, source, target, outer, l1_rows in sides:
