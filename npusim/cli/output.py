@@ -8,6 +8,8 @@ from typing import Any
 
 from npusim.simulate import Progress
 
+PIPED_WIDTH = 240
+
 
 def print_json(value: Any) -> None:
     """Print one JSON value and nothing else on standard output."""
@@ -37,7 +39,8 @@ def print_table(title: str, headings: list[str], rows: list[list[str]]) -> None:
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+    # Piped output has no width; names must not be cut in the middle there.
+    Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(table)
 
 
 def _is_number(text: str) -> bool:

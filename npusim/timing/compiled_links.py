@@ -35,7 +35,6 @@ from npusim.timing.compiled_state import (
 from npusim.timing.compiled_streams import (
     CROSS_SET,
     DRAINS,
-    LAUNCH,
     NO_ROLE,
     PIPES,
     SET,
@@ -155,7 +154,7 @@ def finish(
         pipe[SEEN_ID] = row_id
     kind = row["kind"]
     if out.level[0] >= STAGE:
-        if kind in (WORK, TRANSFER, LAUNCH):
+        if kind in (WORK, TRANSFER):
             out.busy[slot] += end - start
         stage = streams.stage[instance]
         out.stage_end[stage] = max(out.stage_end[stage], end)

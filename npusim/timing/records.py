@@ -92,8 +92,9 @@ class Sums:
     """Sums by pipe and by stage, kept from level STAGE on.
 
     Attributes:
-        busy, wait: (cores, pipes) int64 cycles: rows at work (synchronisation rows apart), and
-            rows at the head of their pipe that waited for a flag, a counter or visible work.
+        busy, wait: (cores, pipes) int64 cycles: rows at work (synchronisation, launch and end
+            apart), and rows at the head of their pipe that waited for a flag, a counter or
+            visible work.
         stage_start, stage_end: (stages,) int64 cycles of the first start and the last end of a
             stage's rows.
     """

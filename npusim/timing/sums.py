@@ -20,7 +20,7 @@ def sums_of(program: Program, costs: CostTable, columns: Columns) -> Sums:
     """Busy and waiting cycles by pipe, and the span of each stage, from full columns.
 
     A row waits from the moment it is issued and its pipe is free until it starts; it is busy
-    from its start to its end unless it synchronises or drains.
+    from its start to its end unless it synchronises, drains or is the launch.
     """
     issued, end = columns.issued, columns.end
     assert issued is not None and end is not None
@@ -31,7 +31,7 @@ def sums_of(program: Program, costs: CostTable, columns: Columns) -> Sums:
     queue = core * PIPES + costs.rows["pipe"][numbers]
     ready = np.maximum(issued[:n], _end_before(queue, end[:n]))
     waited = columns.start[:n] - ready
-    idle = np.array([int(op) for op in (*SYNC_OPCODES, Opcode.END)])
+    idle = np.array([int(op) for op in (*SYNC_OPCODES, Opcode.LAUNCH, Opcode.END)])
     worked = np.where(np.isin(costs.rows["opcode"][numbers], idle), 0, end[:n] - columns.start[:n])
     slots = program.cores * PIPES
     stages = len(program.stages)
