@@ -17,6 +17,10 @@ _PACKAGES = {
     "empty": "npusim.ops.blocks.empty",
     "mmad_micro": "npusim.ops.blocks.mmad_micro",
     "vector_micro": "npusim.ops.blocks.vector_micro",
+    "swiglu": "npusim.ops.blocks.swiglu",
+    "transpose": "npusim.ops.blocks.transpose",
+    "scatter_cache": "npusim.ops.blocks.scatter_cache",
+    "rotary": "npusim.ops.blocks.rotary",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

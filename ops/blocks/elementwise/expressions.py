@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from npusim.isa.instructions import Opcode, Operand
 from npusim.ops.blocks.elementwise.params import Function
+from npusim.ops.common.activations import one_plus_exp, silu
 from npusim.ops.common.vector_writer import VectorWriter
 
 F = Function
@@ -49,29 +50,21 @@ def _scalar(opcode: Opcode) -> Expression:
     return lambda e: e.do(opcode, e.z, e.x, scalar=e.scalar)
 
 
-def _one_plus_exp(e: Tile, x: Operand, factor: float) -> None:
-    """t = 1 + exp(factor x)."""
-    e.do(Opcode.VMULS, e.t, x, scalar=factor)
-    e.do(Opcode.VEXP, e.t, e.t)
-    e.do(Opcode.VADDS, e.t, e.t, scalar=1.0)
-
-
 def _sigmoid(e: Tile) -> None:
-    _one_plus_exp(e, e.x, -1.0)
+    one_plus_exp(e.v, e.t, e.x, -1.0)
     e.do(Opcode.VDUP, e.u, scalar=1.0)
     e.do(Opcode.VDIV, e.z, e.u, e.t)
 
 
 def _tanh(e: Tile) -> None:
-    _one_plus_exp(e, e.x, 2.0)
+    one_plus_exp(e.v, e.t, e.x, 2.0)
     e.do(Opcode.VDUP, e.u, scalar=-2.0)
     e.do(Opcode.VDIV, e.u, e.u, e.t)
     e.do(Opcode.VADDS, e.z, e.u, scalar=1.0)
 
 
 def _silu(e: Tile) -> None:
-    _one_plus_exp(e, e.x, -1.0)
-    e.do(Opcode.VDIV, e.z, e.x, e.t)
+    silu(e.v, e.z, e.x, e.t)
 
 
 def _gelu(e: Tile) -> None:
@@ -79,13 +72,12 @@ def _gelu(e: Tile) -> None:
     e.do(Opcode.VMUL, e.u, e.u, e.x)
     e.do(Opcode.VMULS, e.u, e.u, scalar=GELU_CUBIC)
     e.do(Opcode.VADD, e.u, e.u, e.x)
-    _one_plus_exp(e, e.u, GELU_FACTOR)
+    one_plus_exp(e.v, e.t, e.u, GELU_FACTOR)
     e.do(Opcode.VDIV, e.z, e.x, e.t)
 
 
 def _swiglu(e: Tile) -> None:
-    _one_plus_exp(e, e.x, -1.0)
-    e.do(Opcode.VDIV, e.u, e.x, e.t)
+    silu(e.v, e.u, e.x, e.t)
     e.do(Opcode.VMUL, e.z, e.u, e.y)
 
 

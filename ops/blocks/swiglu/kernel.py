@@ -1,0 +1,84 @@
+"""The tile program of SwiGLU.
+
+Each AIV streams its tiles: both halves of some rows come in as two strided copies, go through
+fp32 where the tensors are narrower, and leave as one. Flags: `vector_stream`.
+"""
+
+from npusim.chips.model import Chip
+from npusim.isa.block_builder import BlockBuilder
+from npusim.isa.builder import ProgramBuilder
+from npusim.isa.instructions import Opcode
+from npusim.isa.program import Program
+from npusim.numerics.formats import DType
+from npusim.ops.blocks.swiglu.params import SwigluParams, areas, tensors
+from npusim.ops.common.activations import silu
+from npusim.ops.common.grid_stream import (
+    GridTiling,
+    allocate_areas,
+    in_ub,
+    place_grid,
+    stream_grid,
+    wide_tile,
+)
+from npusim.ops.common.operator import Arrays
+from npusim.ops.common.tensors import declare
+from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_writer import VectorWriter
+
+
+def build(params: SwigluParams, tiling: GridTiling, chip: Chip, control: Arrays) -> Program:
+    """The program of one SwiGLU."""
+    builder = ProgramBuilder.for_chip("swiglu", chip)
+    gm = declare(builder, tensors(params))
+    needed = areas(params, tiling.tile_rows, tiling.tile_cols)
+    place_grid(
+        builder,
+        "swiglu",
+        rows=params.rows,
+        cols=params.cols,
+        tiling=tiling,
+        stream=allocate_areas(builder, needed, tiling.buffers),
+        block=tiles,
+        args=(params,),
+        tensors=gm,
+        grid_tensors=(params.half, params.store),
+    )
+    return builder.finish()
+
+
+def tiles(
+    k: BlockBuilder,
+    params: SwigluParams,
+    stream: Stream,
+    rows: int,
+    cols: int,
+    count: int,
+    down: bool,
+    turn: int,
+) -> None:
+    """``count`` tiles of ``rows`` x ``cols`` results."""
+
+    def compute(v: VectorWriter, i: int) -> None:
+        activate(v, params, stream, rows, cols, i)
+
+    to_b = params.cols * params.dtype.size_bytes
+    loads = ((params.half, 0), (params.half, to_b))
+    stream_grid(k, stream, loads, (params.store,), (rows, cols, count, down), turn, compute)
+
+
+def activate(
+    v: VectorWriter, params: SwigluParams, stream: Stream, rows: int, cols: int, turn: int
+) -> None:
+    """One tile in UB."""
+    t, *wide = stream.scratch
+    divisor = t.at(in_ub(DType.FP32, rows, cols))
+    halves = [stream.input(turn, i).at(params.half.in_ub(rows, cols)) for i in range(2)]
+    areas = wide or (t, t)
+    a, b = (wide_tile(v, half, area, rows, cols) for half, area in zip(halves, areas, strict=True))
+    y = stream.output(turn, 0).at(params.store.in_ub(rows, cols))
+    silu(v, divisor, a, divisor)
+    if params.dtype is DType.FP32:
+        v.op(Opcode.VMUL, y, divisor, b)
+    else:
+        v.op(Opcode.VMUL, a, divisor, b)
+        v.cast(y, a)
