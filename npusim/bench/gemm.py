@@ -49,9 +49,7 @@ class GemmShape:
             (self.k, "k", 2 * load_k),
         ):
             if size % step:
-                raise ParameterError(
-                    f"gemm: {name} = {size} is not a multiple of {step}"
-                )
+                raise ParameterError(f"gemm: {name} = {size} is not a multiple of {step}")
 
     @property
     def macs(self) -> int:
