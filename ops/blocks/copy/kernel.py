@@ -3,6 +3,8 @@
 Flags: event i of MTE2 to MTE3 says that buffer i is full, of MTE3 to MTE2 that it is free.
 """
 
+from dataclasses import replace
+
 from npusim.chips.model import Chip
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
@@ -37,36 +39,42 @@ def build(params: CopyParams, tiling: CopyTiling, chip: Chip, control: Arrays) -
     for part in range(tiling.cores):
         turn = 0
         for run in _runs_of(params, tiling, part):
-            if turn == 0:
+            if turn == 0 and not params.queued:
                 builder.place(builder.aiv(part), prime, (ring,), stage="copy")
             builder.place(
                 builder.aiv(part),
                 copy_tiles if params.store else read_tiles,
                 (ring, params.dtype, run.rows, run.cols, run.count, turn % tiling.buffers)
                 + (run.step(params.row_stride), params.row_stride, params.cache)
-                + ((run.step(params.cols), params.cols) if params.store else ()),
+                + ((run.step(params.cols), params.cols) if params.store else (params.queued,)),
                 stage="copy",
                 tile=turn,
                 x=x.address + (run.row * params.row_stride + run.col) * element,
                 y=y_address + (run.row * params.cols + run.col) * element,
             )
             turn += run.count
-        if turn:
+        if turn and not params.queued:
             builder.place(builder.aiv(part), drain, (ring,), stage="copy")
     return builder.finish()
 
 
 def _runs_of(params: CopyParams, tiling: CopyTiling, part: int) -> list[Run]:
     """What one core copies, in order."""
-    grid = Grid(params.rows, params.cols, tiling.tile_rows, tiling.tile_cols)
-    first, count = (0, grid.tiles) if params.shared else share(grid.tiles, tiling.cores, part)
-    if not params.stagger:
-        once = list(grid.runs(first, count, _TILES_PER_BLOCK))
-    else:
-        start, _ = share(grid.tiles, tiling.cores, part)
+    width = params.cols // params.slices
+    grid = Grid(params.rows, width, tiling.tile_rows, tiling.tile_cols)
+    start, count = share(grid.tiles, tiling.cores, part)
+    if not params.shared:
+        once = list(grid.runs(start, count, _TILES_PER_BLOCK))
+    elif params.stagger:
         once = list(grid.runs(start, grid.tiles - start, _TILES_PER_BLOCK))
         once += grid.runs(0, start, _TILES_PER_BLOCK)
-    return once * params.repeats
+    else:
+        once = list(grid.runs(0, grid.tiles, _TILES_PER_BLOCK))
+    return [
+        replace(run, col=run.col + number * width)
+        for number in range(params.slices)
+        for run in once * params.repeats
+    ]
 
 
 def prime(k: BlockBuilder, ring: PingPong) -> None:
@@ -119,15 +127,18 @@ def read_tiles(
     x_step: int,
     x_stride: int,
     hint: CacheHint,
+    queued: bool,
 ) -> None:
-    """``count`` tiles read and dropped: MTE3 only hands the buffers back."""
+    """``count`` tiles read and dropped: MTE3 only hands the buffers back, if anything waits."""
     pitch = round_up(cols, dtype.c0)
     x_tile = patterns.nd(dtype, rows, cols, x_stride)
     for i in range(count):
         tile = ring.buffer(turn + i).nd(dtype, rows, cols, pitch)
         k.scalar(LOOP_CYCLES)
-        ring.wait_free(k, turn + i)
+        if not queued:
+            ring.wait_free(k, turn + i)
         k.copy(tile, k.gm("x", x_tile, i * x_step * dtype.size_bytes), cache_hint=hint)
-        ring.publish(k, turn + i)
-        ring.wait_full(k, turn + i)
-        ring.release(k, turn + i)
+        if not queued:
+            ring.publish(k, turn + i)
+            ring.wait_full(k, turn + i)
+            ring.release(k, turn + i)

@@ -25,6 +25,8 @@ DEFAULTS: dict[str, Any] = {
     "repeats": 1,
     "shared": False,
     "stagger": False,
+    "slices": 1,
+    "queued": False,
 }
 _LARGEST = 2**31 - 1
 _WANTED_BYTES = 32 * 1024  # instructions of 16 KiB and more reach the full rate
@@ -42,6 +44,9 @@ class CopyParams:
         repeats: how often each core reads its share.
         shared: every core reads all of ``x``, starting at its first tile.
         stagger: as ``shared``, but each core starts at its own place.
+        slices: the columns in so many equal parts; each is read ``repeats`` times before the
+            next, so that it can stay in L2.
+        queued: loads follow each other in the order of their pipe, and nothing waits for them.
     """
 
     rows: int
@@ -53,6 +58,8 @@ class CopyParams:
     repeats: int
     shared: bool
     stagger: bool
+    slices: int = 1
+    queued: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,15 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> CopyParams:
         repeats=given.integer("repeats", 1, 10**6),
         shared=given.flag("shared") or given.flag("stagger"),
         stagger=given.flag("stagger"),
+        slices=given.integer("slices", 1, cols),
+        queued=given.flag("queued"),
     )
+    if cols % params.slices:
+        raise ParameterError(
+            f"copy: cols is {cols}, it must be a multiple of slices, {params.slices}"
+        )
+    if params.queued and params.store:
+        raise ParameterError("copy: queued loads are never stored; set store=false")
     if params.shared and params.store:
         raise ParameterError("copy: cores that share all of x cannot all write y; set store=false")
     return params

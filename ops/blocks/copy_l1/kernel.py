@@ -3,6 +3,8 @@
 Flags: event i of MTE2 to MTE3 says that buffer i is full, of MTE3 to MTE2 that it is free.
 """
 
+from dataclasses import replace
+
 from npusim.chips.model import Chip
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
@@ -38,7 +40,8 @@ def build(params: CopyL1Params, tiling: CopyL1Tiling, chip: Chip, control: Array
         if not runs:
             continue
         core = builder.aic(part)
-        builder.place(core, prime, (ring,), stage="copy_l1")
+        if not params.queued:
+            builder.place(core, prime, (ring,), stage="copy_l1")
         turn = 0
         for run in runs:
             builder.place(
@@ -51,13 +54,15 @@ def build(params: CopyL1Params, tiling: CopyL1Tiling, chip: Chip, control: Array
                 y=y_address + _y_offset(params, run.row, run.col) * element,
             )
             turn += run.count
-        builder.place(core, drain, (ring,), stage="copy_l1")
+        if not params.queued:
+            builder.place(core, drain, (ring,), stage="copy_l1")
     return builder.finish()
 
 
 def _runs_of(params: CopyL1Params, tiling: CopyL1Tiling, part: int) -> list[Run]:
     """What one core copies, in order."""
-    grid = Grid(params.rows, params.cols, tiling.tile_rows, tiling.tile_cols)
+    width = params.cols // params.slices
+    grid = Grid(params.rows, width, tiling.tile_rows, tiling.tile_cols)
     start, count = share(grid.tiles, tiling.cores, part)
     if not params.shared:
         once = list(grid.runs(start, count, _TILES_PER_BLOCK))
@@ -66,7 +71,11 @@ def _runs_of(params: CopyL1Params, tiling: CopyL1Tiling, part: int) -> list[Run]
         once += grid.runs(0, start, _TILES_PER_BLOCK)
     else:
         once = list(grid.runs(0, grid.tiles, _TILES_PER_BLOCK))
-    return once * params.repeats
+    return [
+        replace(run, col=run.col + number * width)
+        for number in range(params.slices)
+        for run in once * params.repeats
+    ]
 
 
 def _y_offset(params: CopyL1Params, row: int, col: int) -> int:
@@ -104,13 +113,16 @@ def copy_tiles(
     for i in range(count):
         tile = ring.buffer(turn + i).at(held)
         k.scalar(LOOP_CYCLES)
-        ring.wait_free(k, turn + i)
+        if not params.queued:
+            ring.wait_free(k, turn + i)
         k.copy(
             tile,
             k.gm("x", x_tile, i * x_step * element),
             layout=params.layout,
             cache_hint=params.cache,
         )
+        if params.queued:
+            continue
         ring.publish(k, turn + i)
         ring.wait_full(k, turn + i)
         if params.store:

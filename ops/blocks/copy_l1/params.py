@@ -26,6 +26,8 @@ DEFAULTS: dict[str, Any] = {
     "repeats": 1,
     "shared": False,
     "stagger": False,
+    "slices": 1,
+    "queued": False,
 }
 _LARGEST = 2**31 - 1
 _WANTED_BYTES = 64 * 1024
@@ -54,6 +56,8 @@ class CopyL1Params:
     repeats: int
     shared: bool
     stagger: bool
+    slices: int = 1
+    queued: bool = False
 
     @property
     def is_nz(self) -> bool:
@@ -108,7 +112,15 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> CopyL1Param
         repeats=given.integer("repeats", 1, 10**6),
         shared=given.flag("shared") or given.flag("stagger"),
         stagger=given.flag("stagger"),
+        slices=given.integer("slices", 1, cols),
+        queued=given.flag("queued"),
     )
+    if cols % params.slices:
+        raise ParameterError(
+            f"copy_l1: cols is {cols}, it must be a multiple of slices, {params.slices}"
+        )
+    if params.queued and params.store:
+        raise ParameterError("copy_l1: queued loads are never stored; set store=false")
     if params.shared and params.store:
         raise ParameterError(
             "copy_l1: cores that share all of x cannot all write y; set store=false"

@@ -74,7 +74,8 @@ def tiles(
         stream.inputs.wait_free(k, turn + i)
         for index in range(params.inputs):
             source = k.gm(_NAMES[index], whole, i * whole.size_bytes)
-            k.copy(stream.input(turn + i, index).at(whole), source)
+            target = stream.input(turn + i, index).at(whole)
+            k.copy(target, source, cache_hint=params.cache)
         stream.inputs.publish(k, turn + i)
         stream.inputs.wait_full(k, turn + i)
         stream.outputs.wait_free(k, turn + i)

@@ -7,6 +7,7 @@ from typing import Any
 
 from npusim.chips.model import Chip
 from npusim.errors import ParameterError
+from npusim.isa.instructions import CacheHint
 from npusim.numerics.cast_pairs import check_pair
 from npusim.numerics.formats import DType, type_name
 from npusim.numerics.rounding import Rounding
@@ -64,7 +65,9 @@ DEFAULTS: dict[str, Any] = {
     "out": None,
     "scalar": 2.0,
     "rounding": "rint",
+    "cache": "normal",
 }
+HINTS = {"normal": CacheHint.NORMAL, "bypass": CacheHint.BYPASS}
 _LARGEST = 2**31 - 1
 
 
@@ -76,6 +79,7 @@ class ElementwiseParams:
         dtype, out: element types of inputs and output; they differ for a cast only.
         scalar: second operand of adds and muls.
         rounding: of a cast.
+        cache: what reading the inputs does with L2.
     """
 
     function: Function
@@ -85,6 +89,7 @@ class ElementwiseParams:
     out: DType
     scalar: float
     rounding: Rounding
+    cache: CacheHint = CacheHint.NORMAL
 
     @property
     def elements(self) -> int:
@@ -140,6 +145,7 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> Elementwise
         out=out,
         scalar=given.number("scalar"),
         rounding=rounding,
+        cache=given.choice("cache", HINTS),
     )
 
 
