@@ -15,7 +15,7 @@ from npusim.timing.options import CacheState
 from npusim.validate.classes import RecordClass, class_of, unscored
 from npusim.validate.mapping import workload_of
 from npusim.validate.records import Record
-from npusim.validate.sources import Hypothesis, hypothesis_of
+from npusim.validate.sources import START_SPREAD, Hypothesis, hypothesis_of
 from npusim.validate.workload import KernelKind, NotMapped, Unmapped, Workload
 
 _PARTS = (
@@ -63,7 +63,7 @@ def plan_of(record: Record) -> Plan | Unmapped:
     launch = launch_set(hypothesis, chip, workload.kind)
     alternative = None
     if hypothesis.alternative:
-        alternative = {**hypothesis.alternative_set, **launch, **workload.chip_set}
+        alternative = {**START_SPREAD, **hypothesis.alternative_set, **launch, **workload.chip_set}
     return Plan(
         record=record,
         workload=workload,
@@ -71,7 +71,7 @@ def plan_of(record: Record) -> Plan | Unmapped:
         record_class=class_of(record, workload, hypothesis),
         chip=chip,
         family=_chip_facts(chip)[0],
-        chip_set={**hypothesis.chip_set, **launch, **workload.chip_set},
+        chip_set={**START_SPREAD, **hypothesis.chip_set, **launch, **workload.chip_set},
         alternative_set=alternative,
         unscored=unscored(record.id),
     )

@@ -68,6 +68,9 @@ class Hypothesis:
         return len(self.states) > 1
 
 
+START_SPREAD: Overrides = {"launch.skew_us": 0.5}
+"""Cores of a device never start in step: every run has seeded offsets up to this."""
+
 _COLD = (State(CacheState.COLD),)
 _CLEARED = (State(CacheState.COLD, dirty_share=0.05),)
 _WARM = (State(CacheState.WARM),)

@@ -9,17 +9,16 @@ FLOATS = ("fp32", "fp16", "bf16")
 
 
 def used_cores(record: Record, kind: str) -> dict[str, Any]:
-    """The knob ``cores`` where the record states the block dim of this very launch.
+    """The knob ``cores`` where the source states how many cores this very kernel used.
 
     Args:
         kind: ``aic`` or ``aiv``.
     """
-    if "block_dim" not in record.params and "cores_used" not in record.params:
-        return {}
     count = record.cores.get(kind)
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         return {}
-    return {"cores": count}
+    # A part whose size is in doubt is a matter of the source's hypothesis.
+    return {} if "uncertain" in record.cores else {"cores": count}
 
 
 def require(condition: bool, why: str) -> None:
