@@ -21,6 +21,7 @@ _PACKAGES = {
     "transpose": "npusim.ops.blocks.transpose",
     "scatter_cache": "npusim.ops.blocks.scatter_cache",
     "rotary": "npusim.ops.blocks.rotary",
+    "grouped_matmul": "npusim.ops.blocks.grouped_matmul",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

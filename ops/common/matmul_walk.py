@@ -30,6 +30,19 @@ class Visit:
     bases: dict[str, int]
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where one output tile lies, and where its rows of A and columns of B begin in GM."""
+
+    number: int
+    row: int
+    col: int
+    m: int
+    n: int
+    a: int
+    b: int
+
+
 def visits(
     loop: MatmulLoop, tiles: list[Tile], base: tuple[int, int], addresses: tuple[int, int]
 ) -> list[Visit]:
@@ -45,20 +58,36 @@ def visits(
     places = []
     for down, right in tiles:
         row, col = down * base_m, right * base_n
-        size = min(base_m, loop.a.outer - row), min(base_n, loop.b.outer - col)
-        start = addresses[0] + loop.a.offset(row, 0), addresses[1] + loop.b.offset(col, 0)
-        places.append((row, col, size, start))
+        places.append(
+            Place(
+                number=down * across + right,
+                row=row,
+                col=col,
+                m=min(base_m, loop.a.outer - row),
+                n=min(base_n, loop.b.outer - col),
+                a=addresses[0] + loop.a.offset(row, 0),
+                b=addresses[1] + loop.b.offset(col, 0),
+            )
+        )
+    return visits_of(loop, places)
+
+
+def visits_of(loop: MatmulLoop, places: list[Place]) -> list[Visit]:
+    """Tiles of one core that lie anywhere, in the order of computation."""
     result = []
-    for i, (row, col, (m, n), (a, b)) in enumerate(places):
-        following, (next_a, next_b) = None, (a, b)
-        if i + 1 < len(places):
-            _, _, following, (next_a, next_b) = places[i + 1]
+    for i, p in enumerate(places):
+        after = places[i + 1] if i + 1 < len(places) else None
         turns = Turns(
             l1=i * loop.chunks % len(loop.a_ring.buffers),
             l0=i * loop.steps % L0_BUFFERS,
             l0c=i % len(loop.l0c_ring.buffers),
         )
-        bases = {"a": a, "b": b, "next_a": next_a, "next_b": next_b}
-        number = tiles[i][0] * across + tiles[i][1]
-        result.append(Visit(number, row, col, m, n, turns, following, bases))
+        bases = {
+            "a": p.a,
+            "b": p.b,
+            "next_a": p.a if after is None else after.a,
+            "next_b": p.b if after is None else after.b,
+        }
+        following = None if after is None else (after.m, after.n)
+        result.append(Visit(p.number, p.row, p.col, p.m, p.n, turns, following, bases))
     return result

@@ -49,6 +49,11 @@ class Rows:
         """``count`` elements of a row from ``first`` on."""
         return self.area.linear(F32, count, 4 * (index * self.pitch + first))
 
+    def columns(self, first: int, count: int) -> "Rows":
+        """``count`` columns of all rows from ``first`` on, a multiple of 8."""
+        rest = self.area.part("columns", 4 * first, self.area.size_bytes - 4 * first)
+        return Rows(rest, self.rows, count, self.pitch)
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -73,8 +78,8 @@ def reduce_rows(v: VectorWriter, how: Reduction, x: Rows, lanes: Buffer, dst: Op
     if x.n <= LANES:
         v.op(how.finish, dst, x.all())
         return
-    _fold(v, how, x, lanes, started=False)
-    v.op(how.finish, dst, Rows(lanes, x.rows, LANES, LANES).all())
+    fold_lanes(v, how, x, lanes, started=False)
+    finish_lanes(v, how, x.rows, lanes, dst)
 
 
 def reduce_mapped(
@@ -102,8 +107,8 @@ def reduce_mapped(
         piece = Rows(scratch, x.rows, count, min(x.pitch, PIECE))
         source = x.area.at(patterns.nd(F32, x.rows, count, x.pitch), 4 * first)
         apply(piece.all(), source)
-        _fold(v, how, piece, lanes, started=first > 0)
-    v.op(how.finish, dst, Rows(lanes, x.rows, LANES, LANES).all())
+        fold_lanes(v, how, piece, lanes, started=first > 0)
+    finish_lanes(v, how, x.rows, lanes, dst)
 
 
 def mapped_bytes(rows: int, cols: int) -> int:
@@ -111,7 +116,7 @@ def mapped_bytes(rows: int, cols: int) -> int:
     return rows * min(round_up(cols, BLOCK), PIECE) * 4
 
 
-def _fold(v: VectorWriter, how: Reduction, x: Rows, lanes: Buffer, started: bool) -> None:
+def fold_lanes(v: VectorWriter, how: Reduction, x: Rows, lanes: Buffer, started: bool) -> None:
     """Combine chunks of 64 lanes into ``lanes``, which the first chunk starts unless it is."""
     acc = Rows(lanes, x.rows, LANES, LANES)
     first = 0
@@ -129,6 +134,11 @@ def _fold(v: VectorWriter, how: Reduction, x: Rows, lanes: Buffer, started: bool
         start = acc.area.at(patterns.nd(F32, x.rows, tail, LANES))
         rest = x.area.at(patterns.nd(F32, x.rows, tail, x.pitch), 4 * (first + whole * LANES))
         v.op(how.combine, start, rest, start)
+
+
+def finish_lanes(v: VectorWriter, how: Reduction, rows: int, lanes: Buffer, dst: Operand) -> None:
+    """One number per row out of its 64 lanes."""
+    v.op(how.finish, dst, Rows(lanes, rows, LANES, LANES).all())
 
 
 def spread(v: VectorWriter, blocks: Buffer, numbers: Operand, rows: int) -> None:
@@ -162,3 +172,18 @@ def by_shared_row(v: VectorWriter, opcode: Opcode, dst: Rows, x: Rows, shared: B
         return
     for i in range(x.rows):
         v.op(opcode, dst.row(i), x.row(i), shared.linear(F32, x.n))
+
+
+def by_narrow_row(
+    v: VectorWriter, opcode: Opcode, x: Rows, shared: Buffer, dtype: DType, piece: Buffer
+) -> None:
+    """x = x op a shared row that is kept in its 16-bit type, widened piece by piece.
+
+    Args:
+        piece: scratch of ``min(n, PIECE)`` fp32.
+    """
+    for first in range(0, x.n, PIECE):
+        count = min(PIECE, x.n - first)
+        v.cast(piece.linear(F32, count), shared.linear(dtype, count, first * dtype.size_bytes))
+        part = x.columns(first, count)
+        by_shared_row(v, opcode, part, part, piece)

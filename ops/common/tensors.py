@@ -22,11 +22,11 @@ def declare(
     """Every tensor, by name, with its logical shape as storage shape.
 
     Args:
-        stored: other storage shapes, by name; one of four axes is NZ.
+        stored: NZ storage shapes, by name.
     """
     declared = {}
     for t in specs:
         shape = (stored or {}).get(t.name, t.shape)
-        label = "FRACTAL_NZ" if len(shape) == 4 and shape != t.shape else "ND"
+        label = "FRACTAL_NZ" if shape != t.shape else "ND"
         declared[t.name] = builder.tensor(t.name, t.dtype, shape, _KIND[t.role], label)
     return declared

@@ -8,29 +8,20 @@ from npusim.chips.model import Chip
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.builder import ProgramBuilder
-from npusim.isa.instructions import Opcode, Operand
+from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
 from npusim.isa.spaces import CoreKind, Pipe
 from npusim.numerics.formats import DType
-from npusim.numerics.rounding import Rounding
 from npusim.ops.blocks.dynamic_quant.params import DynamicQuantParams, areas, tensors
 from npusim.ops.common import vector_stream
 from npusim.ops.common.operator import Arrays
-from npusim.ops.common.row_ops import (
-    MAXIMUM,
-    Rows,
-    by_row_number,
-    by_shared_row,
-    reduce_mapped,
-    spread,
-)
+from npusim.ops.common.row_formulas import RowScratch, quantise_rows
+from npusim.ops.common.row_ops import Rows, by_shared_row
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.row_stream import place_rows, stream_rows
 from npusim.ops.common.tensors import declare
 from npusim.ops.common.vector_stream import Stream
 from npusim.ops.common.vector_writer import VectorWriter
-
-QUANT_MAX = 127.0
 
 
 def build(params: DynamicQuantParams, tiling: RowTiling, chip: Chip, control: Arrays) -> Program:
@@ -97,22 +88,4 @@ def quantise(
         v.cast(x.all(), source)
     if smooth:
         by_shared_row(v, Opcode.VMUL, x, x, smooth[0])
-    largest = numbers.linear(DType.FP32, rows)
-
-    def magnitude(dst: Operand, src: Operand) -> None:
-        v.op(Opcode.VABS, dst, src)
-
-    reduce_mapped(v, MAXIMUM, magnitude, x, pieces, lanes, largest)
-    one = lanes.linear(DType.FP32, rows)
-    v.op(Opcode.VDUP, one, scalar=QUANT_MAX)
-    v.op(Opcode.VDIV, largest, one, largest)  # the factor
-    v.op(Opcode.VDUP, one, scalar=1.0)
-    v.op(Opcode.VDIV, scale, one, largest)
-    spread(v, blocks, largest, rows)
-    by_row_number(v, Opcode.VMUL, x, x, blocks)
-    # Narrowing in place is safe: an element is written at or before where it was read.
-    whole = wide.at(patterns.nd(DType.INT32, rows, params.cols, pitch))
-    half = wide.at(patterns.nd(DType.FP16, rows, params.cols, pitch))
-    v.cast(whole, x.all(), Rounding.RINT)
-    v.cast(half, whole, Rounding.RINT)
-    v.cast(y, half, Rounding.TRUNC)
+    quantise_rows(v, x, RowScratch(pieces, lanes, numbers, blocks), y, scale)

@@ -51,11 +51,11 @@ def build(params: MatmulParams, tiling: MatmulTiling, chip: Chip, control: Array
     for core, tiles in enumerate(dealt):
         if tiles:
             work = visits(loop, tiles, (tiling.base_m, tiling.base_n), (a.address, b.address))
-            _place_core(builder, core, work, loop, c, params)
+            place_core(builder, core, work, loop, c, params)
     return builder.finish()
 
 
-def _place_core(
+def place_core(
     builder: ProgramBuilder,
     core: int,
     work: list[Visit],

@@ -26,7 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "transpose_a": False,
     "transpose_b": False,
 }
-_OUT_OF = {
+OUT_OF = {
     DType.FP16: (DType.FP16, DType.FP32),
     DType.BF16: (DType.BF16, DType.FP32),
     DType.INT8: (DType.INT32,),
@@ -75,12 +75,12 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> MatmulParam
     """
     given = Arguments("matmul", raw, DEFAULTS)
     dtype = given.choice("dtype", TYPES)
-    default_out = _OUT_OF[dtype][0]
+    default_out = OUT_OF[dtype][0]
     out = given.choice("out", OUT_TYPES) if raw.get("out") is not None else default_out
-    if out not in _OUT_OF[dtype]:
+    if out not in OUT_OF[dtype]:
         raise ParameterError(
             f"matmul: out is {type_name(out)}, {type_name(dtype)} operands give: "
-            + ", ".join(type_name(t) for t in _OUT_OF[dtype])
+            + ", ".join(type_name(t) for t in OUT_OF[dtype])
         )
     return MatmulParams(
         M=given.integer("M", 1, _LARGEST),

@@ -61,10 +61,12 @@ class Limits:
     Attributes:
         l1_bytes: L1 that is not the matmul's.
         base_n: widest output tile.
+        tallest: highest output tile that the search tries (no limit for overrides).
     """
 
     l1_bytes: int = 0
     base_n: int = _MAX_SIDE
+    tallest: int = _MAX_SIDE
 
 
 NO_LIMITS = Limits()
@@ -178,7 +180,7 @@ def _candidates(
         cores = chip.cores.aic
     for m in _sides(params.M, max(unit_m, FRACTAL), fixed.get("base_m"), cores):
         for n in _sides(params.N, padded_n(params.dtype, 1), fixed.get("base_n"), cores):
-            if n <= limits.base_n:
+            if n <= limits.base_n and (m <= limits.tallest or "base_m" in fixed):
                 yield _completed(params, chip, m, n, cores, limits)
 
 

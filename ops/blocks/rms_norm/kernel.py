@@ -5,13 +5,11 @@ Each AIV loads gamma once and then streams its rows. Order of operations, all in
 the output type.
 """
 
-import numpy as np
-
 from npusim.chips.model import Chip
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.builder import ProgramBuilder
-from npusim.isa.instructions import Opcode, Operand
+from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
 from npusim.isa.spaces import CoreKind, Pipe
 from npusim.numerics.formats import DType
@@ -19,15 +17,8 @@ from npusim.ops.blocks.rms_norm.params import RmsNormParams, areas, tensors
 from npusim.ops.common import vector_stream
 from npusim.ops.common.fractals import round_up
 from npusim.ops.common.operator import Arrays
-from npusim.ops.common.row_ops import (
-    PIECE,
-    SUM,
-    Rows,
-    by_row_number,
-    by_shared_row,
-    reduce_mapped,
-    spread,
-)
+from npusim.ops.common.row_formulas import RowScratch, root_mean_square
+from npusim.ops.common.row_ops import PIECE, Rows, by_row_number, by_shared_row
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.row_stream import place_rows, stream_rows
 from npusim.ops.common.tensors import declare
@@ -89,16 +80,7 @@ def normalise(v: VectorWriter, params: RmsNormParams, stream: Stream, rows: int,
     """One tile in UB."""
     _, gamma, squares, lanes, numbers, blocks = stream.scratch
     x = _gather_input(v, params, stream, rows, turn)
-    sums = numbers.linear(DType.FP32, rows)
-
-    def square(dst: Operand, src: Operand) -> None:
-        v.op(Opcode.VMUL, dst, src, src)
-
-    reduce_mapped(v, SUM, square, x, squares, lanes, sums)
-    v.op(Opcode.VMULS, sums, sums, scalar=float(np.float32(1) / np.float32(params.cols)))
-    v.op(Opcode.VADDS, sums, sums, scalar=params.epsilon)
-    v.op(Opcode.VSQRT, sums, sums)
-    spread(v, blocks, sums, rows)
+    root_mean_square(v, x, params.epsilon, RowScratch(squares, lanes, numbers, blocks))
     out = stream.output(turn, 0)
     y = Rows(out, rows, params.cols, x.pitch) if params.dtype is DType.FP32 else x
     by_row_number(v, Opcode.VDIV, y, x, blocks)

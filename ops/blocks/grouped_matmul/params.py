@@ -1,0 +1,139 @@
+"""Arguments and tiling of the grouped matmul."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npusim.chips.model import Chip
+from npusim.errors import ParameterError
+from npusim.numerics.formats import Array, DType, type_name
+from npusim.numerics.layouts import to_nz
+from npusim.ops.blocks.matmul.params import FORMATS, OUT_OF, OUT_TYPES, TYPES, MatmulParams
+from npusim.ops.blocks.matmul.tiling import Limits, MatmulTiling
+from npusim.ops.blocks.matmul.tiling import tiling as matmul_tiling
+from npusim.ops.common.arguments import Arguments
+from npusim.ops.common.fractals import FRACTAL, ceil_div, round_up
+from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
+from npusim.ops.common.raw_inputs import raw_words, values
+
+DEFAULTS: dict[str, Any] = {
+    "groups": 8,
+    "tokens": 256,
+    "N": 256,
+    "K": 256,
+    "dtype": "bf16",
+    "out": None,
+    "b_format": "nd",
+}
+_LARGEST = 2**24
+
+
+@dataclass(frozen=True)
+class GroupedMatmulParams:
+    """c = a times the weight of the row's group.
+
+    Attributes:
+        groups: weights; rows of a group follow each other, ``group_list`` says where each ends.
+        product: sizes and types of the matmul over all rows.
+    """
+
+    groups: int
+    product: MatmulParams
+
+
+def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> GroupedMatmulParams:
+    """Checked arguments.
+
+    Raises:
+        ParameterError: unknown name, impossible value or pair of types.
+    """
+    given = Arguments("grouped_matmul", raw, DEFAULTS)
+    dtype = given.choice("dtype", TYPES)
+    out = OUT_OF[dtype][0]
+    if raw.get("out") is not None:
+        out = given.choice("out", OUT_TYPES)
+    if out not in OUT_OF[dtype]:
+        raise ParameterError(
+            f"grouped_matmul: out is {type_name(out)}, {type_name(dtype)} operands give: "
+            + ", ".join(type_name(t) for t in OUT_OF[dtype])
+        )
+    product = MatmulParams(
+        M=given.integer("tokens", 1, _LARGEST),
+        N=given.integer("N", 1, _LARGEST),
+        K=given.integer("K", 1, _LARGEST),
+        dtype=dtype,
+        out=out,
+        b_nz=given.choice("b_format", FORMATS),
+        transpose_a=False,
+        transpose_b=False,
+    )
+    return GroupedMatmulParams(given.integer("groups", 1, 4096), product)
+
+
+def tensors(params: GroupedMatmulParams) -> tuple[TensorSpec, ...]:
+    """``a``, ``b`` (groups, K, N), ``group_list`` (int64 ends of the groups, control); ``c``."""
+    p = params.product
+    return (
+        TensorSpec("a", p.dtype, (p.M, p.K), TensorRole.INPUT),
+        TensorSpec("b", p.dtype, (params.groups, p.K, p.N), TensorRole.INPUT),
+        TensorSpec("group_list", DType.INT64, (params.groups,), TensorRole.CONTROL),
+        TensorSpec("c", p.out, (p.M, p.N), TensorRole.OUTPUT),
+    )
+
+
+def make_inputs(params: GroupedMatmulParams, seed: int, names: frozenset[str]) -> Arrays:
+    """Random operands; every row falls into a random group."""
+    made: Arrays = {}
+    for t in tensors(params):
+        if t.name not in names or t.role is TensorRole.OUTPUT:
+            continue
+        if t.role is TensorRole.CONTROL:
+            made[t.name] = _random_ends(params, seed)
+        else:
+            made[t.name] = values(seed, t.name, t.dtype, t.shape)
+    return made
+
+
+def _random_ends(params: GroupedMatmulParams, seed: int) -> Array:
+    group = raw_words(seed, "group_list", params.product.M) % np.uint64(params.groups)
+    counts = np.bincount(group.astype(np.int64), minlength=params.groups)
+    return np.cumsum(counts).astype(np.int64)
+
+
+def to_storage(params: GroupedMatmulParams, inputs: Arrays) -> Arrays:
+    """``b`` in NZ where the program wants it so; it may be given so."""
+    stored = dict(inputs)
+    if params.product.b_nz and stored["b"].ndim == 3:
+        stored["b"] = to_nz(stored["b"], params.product.dtype)
+    return stored
+
+
+def group_ranges(params: GroupedMatmulParams, ends: Array) -> list[tuple[int, int]]:
+    """First row and rows of each group.
+
+    Raises:
+        ParameterError: ends that fall, or do not reach the last row.
+    """
+    starts = [0, *(int(end) for end in ends)]
+    for group, (start, end) in enumerate(zip(starts, starts[1:], strict=False)):
+        if end < start:
+            raise ParameterError(
+                f"grouped_matmul: group_list[{group}] is {end}, the group before ends at {start}"
+            )
+    if starts[-1] != params.product.M:
+        raise ParameterError(
+            f"grouped_matmul: group_list ends at {starts[-1]}, a has {params.product.M} rows"
+        )
+    return [(s, e - s) for s, e in zip(starts, starts[1:], strict=False)]
+
+
+def tiling(params: GroupedMatmulParams, chip: Chip, overrides: Mapping[str, Any]) -> MatmulTiling:
+    """The matmul's tiling, no higher than an average group.
+
+    Raises:
+        ParameterError, CapacityError: as for the matmul.
+    """
+    average = round_up(ceil_div(params.product.M, params.groups), FRACTAL)
+    return matmul_tiling(params.product, chip, overrides, Limits(tallest=average))

@@ -1,0 +1,114 @@
+"""Formulas on fp32 rows that several kernels share: root mean square, dynamic quantisation.
+
+Each needs the numbers of its rows in ``numbers`` and, spread over 32-byte blocks, in ``blocks``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from npusim.isa import patterns
+from npusim.isa.buffers import Buffer
+from npusim.isa.instructions import Opcode, Operand
+from npusim.numerics.formats import DType
+from npusim.numerics.rounding import Rounding
+from npusim.ops.common.row_ops import (
+    BLOCK,
+    LANES,
+    MAXIMUM,
+    SUM,
+    Rows,
+    by_row_number,
+    reduce_mapped,
+    spread,
+)
+from npusim.ops.common.vector_writer import VectorWriter
+
+F32 = DType.FP32
+QUANT_MAX = 127.0
+
+
+@dataclass(frozen=True)
+class RowScratch:
+    """Work areas of row formulas.
+
+    Attributes:
+        pieces: `mapped_bytes` bytes.
+        lanes: 64 fp32 per row. numbers: one fp32 per row. blocks: 8 fp32 per row.
+    """
+
+    pieces: Buffer
+    lanes: Buffer
+    numbers: Buffer
+    blocks: Buffer
+
+
+def row_scratch_bytes(rows: int) -> tuple[int, int, int]:
+    """Bytes of lanes, numbers and blocks."""
+    return rows * LANES * 4, rows * 4, rows * BLOCK * 4
+
+
+def square(v: VectorWriter, dst: Operand, src: Operand) -> None:
+    """dst = src squared."""
+    v.op(Opcode.VMUL, dst, src, src)
+
+
+def magnitude(v: VectorWriter, dst: Operand, src: Operand) -> None:
+    """dst = |src|."""
+    v.op(Opcode.VABS, dst, src)
+
+
+def root_of_sums(v: VectorWriter, sums: Operand, cols: int, epsilon: float) -> None:
+    """sums = sqrt(sums / cols + epsilon), with a rounded 1 / cols."""
+    v.op(Opcode.VMULS, sums, sums, scalar=float(np.float32(1) / np.float32(cols)))
+    v.op(Opcode.VADDS, sums, sums, scalar=epsilon)
+    v.op(Opcode.VSQRT, sums, sums)
+
+
+def root_mean_square(v: VectorWriter, x: Rows, epsilon: float, scratch: RowScratch) -> None:
+    """Root of the mean square of every row, into ``numbers`` and ``blocks``."""
+    sums = scratch.numbers.linear(F32, x.rows)
+    reduce_mapped(v, SUM, lambda d, s: square(v, d, s), x, scratch.pieces, scratch.lanes, sums)
+    root_of_sums(v, sums, x.n, epsilon)
+    spread(v, scratch.blocks, sums, x.rows)
+
+
+def factors_of_largest(v: VectorWriter, largest: Operand, one: Operand, scale: Operand) -> None:
+    """largest a becomes the factor 127 / a; scale = 1 / factor.
+
+    Args:
+        one: scratch of as many fp32.
+    """
+    v.op(Opcode.VDUP, one, scalar=QUANT_MAX)
+    v.op(Opcode.VDIV, largest, one, largest)
+    v.op(Opcode.VDUP, one, scalar=1.0)
+    v.op(Opcode.VDIV, scale, one, largest)
+
+
+def to_int8(v: VectorWriter, y: Operand, x: Rows) -> None:
+    """fp32 to int32 (nearest even), to fp16, to int8 (toward zero); overwrites x."""
+    # Narrowing in place is safe: an element is written at or before where it was read.
+    whole = x.area.at(patterns.nd(DType.INT32, x.rows, x.n, x.pitch))
+    half = x.area.at(patterns.nd(DType.FP16, x.rows, x.n, x.pitch))
+    v.cast(whole, x.all(), Rounding.RINT)
+    v.cast(half, whole, Rounding.RINT)
+    v.cast(y, half, Rounding.TRUNC)
+
+
+def quantise_rows(
+    v: VectorWriter, x: Rows, scratch: RowScratch, y: Operand, scale: Operand
+) -> None:
+    """Every row to int8 by its largest magnitude; overwrites x.
+
+    Args:
+        y: int8, as many elements as x.
+        scale: fp32, one per row.
+    """
+    largest = scratch.numbers.linear(F32, x.rows)
+    reduce_mapped(
+        v, MAXIMUM, lambda d, s: magnitude(v, d, s), x, scratch.pieces, scratch.lanes, largest
+    )
+    factors_of_largest(v, largest, scratch.lanes.linear(F32, x.rows), scale)
+    spread(v, scratch.blocks, largest, x.rows)
+    by_row_number(v, Opcode.VMUL, x, x, scratch.blocks)
+    to_int8(v, y, x)
