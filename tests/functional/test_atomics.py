@@ -20,7 +20,7 @@ from npusim.numerics.model import NumericsModel
 New = Callable[[], ProgramBuilder]
 EIGHT = linear(DType.FP32, 8)
 # Left to right: 2^24 + 1 loses the one, twice; the two ones first: kept.
-TERMS = np.repeat(np.float32([[2**24], [1], [1]]), 8, axis=1)
+TERMS = np.repeat(np.array([[2**24], [1], [1]], np.float32), 8, axis=1)
 
 
 def add_row(k: BlockBuilder, area: Buffer, key: int) -> None:

@@ -161,7 +161,7 @@ def test_fixpipe_rounds_to_nearest_even(new_builder: New, model: NumericsModel) 
     b = np.array([[1.0, 1 + 2**-10]], np.float16)
     c = run(new_builder(), model, a, b, DType.FP16, DType.FP16, FixpipeMode.F322F16)
     # 2 x 1024 x (1 + 2^-10) = 2050 is exact in fp16; 2048 is too.
-    np.testing.assert_array_equal(c, np.float16([[2048, 2050]]))
+    np.testing.assert_array_equal(c, np.array([[2048, 2050]], np.float16))
     c = run(new_builder(), model, a.astype(DType.BF16.numpy), b.astype(DType.BF16.numpy),
             DType.BF16, DType.BF16, FixpipeMode.F322BF16)  # fmt: skip
     np.testing.assert_array_equal(c.astype(np.float32), [[2048, 2048]])

@@ -129,7 +129,7 @@ def test_unary(
     new_builder: New, model: NumericsModel, opcode: Opcode, x: float, expected: float
 ) -> None:
     got = run(new_builder(), model, opcode, [Z, np.full(8, x, np.float32)])
-    np.testing.assert_array_equal(got, np.float32(expected))
+    np.testing.assert_array_equal(got, np.asarray(expected, np.float32))
 
 
 def test_multiply_add_rounds_twice_on_2201(new_builder: New, model: NumericsModel) -> None:
@@ -157,7 +157,7 @@ def test_int32_to_fp16_has_scale_one(new_builder: New, model: NumericsModel) -> 
     got = run(
         new_builder(), model, Opcode.VCAST, [np.zeros(4, np.float16), x], args=(Rounding.NONE, 0)
     )
-    np.testing.assert_array_equal(got, np.float16([2048, -7, 65504, 0]))
+    np.testing.assert_array_equal(got, np.array([2048, -7, 65504, 0], np.float16))
 
 
 def test_a_saturating_cast(new_builder: New, model: NumericsModel) -> None:
@@ -215,7 +215,7 @@ def test_a_row_broadcast_over_rows(new_builder: New, model: NumericsModel) -> No
 def test_a_destination_of_stride_0_accumulates_in_order(
     new_builder: New, model: NumericsModel
 ) -> None:
-    x = np.float32([[2**24] * 8, [1] * 8, [1] * 8, [-(2**24)] * 8])
+    x = np.array([[2**24] * 8, [1] * 8, [1] * 8, [-(2**24)] * 8], np.float32)
     same = Pattern(DType.FP32, ((4, 0), (8, 1)))
     got = run(
         new_builder(),
@@ -274,7 +274,7 @@ def test_reductions(
     expected: list[float],
 ) -> None:
     got = run(new_builder(), model, opcode, [np.zeros(groups, np.float32), x])
-    np.testing.assert_array_equal(got, np.float32(expected))
+    np.testing.assert_array_equal(got, np.asarray(expected, np.float32))
 
 
 def test_a_reduction_of_more_than_a_repeat_is_refused(

@@ -43,9 +43,10 @@ def test_a_split_keeps_every_address(factors: list[int], data: st.DataObject) ->
     # Two groupings of the same factors into levels always have a common split.
     patterns = []
     for _ in range(2):
-        levels = []
+        levels: list[tuple[int, int]] = []
         for factor in factors:
-            if levels and data.draw(st.booleans()):
+            merge: bool = data.draw(st.booleans())
+            if levels and merge:
                 levels[-1] = (levels[-1][0] * factor, levels[-1][1])
             else:
                 levels.append((factor, data.draw(st.integers(0, 50))))
