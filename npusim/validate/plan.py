@@ -109,16 +109,18 @@ def launch_set(hypothesis: Hypothesis, chip: str, kind: KernelKind) -> dict[str,
     }
 
 
-def command(plan: Plan, l2: CacheState, chip_set: Mapping[str, float] | None = None) -> str:
+def command(
+    plan: Plan, l2: CacheState, chip_set: Mapping[str, float], knobs: Mapping[str, Any]
+) -> str:
     """The one command that reproduces a prediction."""
     workload = plan.workload
     words = ["npusim", "run", workload.op]
     for name, value in workload.params.items():
         words += ["-p", f"{name}={_text(value)}"]
     words += ["--chip", plan.chip, "--mode", "time", "--l2", l2.value]
-    for name, number in (plan.chip_set if chip_set is None else chip_set).items():
+    for name, number in chip_set.items():
         words += ["--set", f"{name}={number}"]
-    for name, value in workload.knobs.items():
+    for name, value in knobs.items():
         words += ["--knob", f"{name}={_text(value)}"]
     return shlex.join(words)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from typing import Any
 
@@ -49,11 +49,13 @@ class Outcome:
     Attributes:
         timings: one for each state of the hypothesis.
         alternative: the same under the source's second reading; empty without one.
+        knobs: the tiling knobs of the fastest candidate, stated ones included.
         failure: why nothing was predicted, or None.
     """
 
     timings: tuple[Timing, ...] = ()
     alternative: tuple[Timing, ...] = ()
+    knobs: Mapping[str, Any] = field(default_factory=dict)
     failure: str | None = None
 
 
@@ -64,10 +66,15 @@ class _Task:
     op: str
     params: dict[str, Any]
     knobs: dict[str, Any]
+    candidates: tuple[dict[str, Any], ...]
     chip: str
     chip_sets: tuple[dict[str, float], ...]
     states: tuple[tuple[CacheState, float], ...]
     seed: int
+
+
+_Found = tuple[dict[str, Any], list[Timing]]
+"""Chosen knobs, and times by chip set, then by state."""
 
 
 def run_plans(
@@ -96,7 +103,7 @@ def run_plans(
     return outcomes
 
 
-def _results(tasks: list[_Task], workers: int) -> Iterator[list[Timing] | str]:
+def _results(tasks: list[_Task], workers: int) -> Iterator[_Found | str]:
     if workers <= 1 or len(tasks) < 2:
         yield from map(_carry_out, tasks)
         return
@@ -113,6 +120,7 @@ def _task(plan: Plan, extra: dict[str, float], seed: int, alternatives: bool) ->
         op=plan.workload.op,
         params=dict(plan.workload.params),
         knobs=dict(plan.workload.knobs),
+        candidates=tuple(dict(c) for c in plan.workload.candidates),
         chip=plan.chip,
         chip_sets=tuple(sets),
         states=tuple((state.l2, state.dirty_share) for state in plan.hypothesis.states),
@@ -120,21 +128,43 @@ def _task(plan: Plan, extra: dict[str, float], seed: int, alternatives: bool) ->
     )
 
 
-def _outcome(plan: Plan, found: list[Timing] | str) -> Outcome:
+def _outcome(plan: Plan, found: _Found | str) -> Outcome:
     if isinstance(found, str):
         return Outcome(failure=found)
+    knobs, timings = found
     states = len(plan.hypothesis.states)
-    return Outcome(tuple(found[:states]), tuple(found[states:]))
+    return Outcome(tuple(timings[:states]), tuple(timings[states:]), knobs)
 
 
-def _carry_out(task: _Task) -> list[Timing] | str:
-    """Times by chip set, then by state; or why there are none."""
+def _carry_out(task: _Task) -> _Found | str:
+    """Knobs and times, or why there are none."""
     try:
-        return [timing for chip_set in task.chip_sets for timing in _timings(task, chip_set)]
+        best, known = _fastest(task) if task.candidates else (task, [])
+        sets = best.chip_sets[1:] if known else best.chip_sets
+        return best.knobs, known + [t for chip_set in sets for t in _timings(best, chip_set)]
     except NpusimError as error:
         return str(error)
     except Exception as error:  # one record's trouble must not end the others
         return f"the run failed: {type(error).__name__}: {error}"
+
+
+def _fastest(task: _Task) -> tuple[_Task, list[Timing]]:
+    """The candidate whose last state is fastest, with its times on the first chip set.
+
+    Raises:
+        NpusimError: the operator's default, which is the first candidate, cannot run.
+    """
+    best = task
+    found = list(_timings(task, task.chip_sets[0]))
+    for candidate in task.candidates:
+        other = replace(task, knobs={**task.knobs, **candidate})
+        try:
+            times = list(_timings(other, task.chip_sets[0]))
+        except NpusimError:  # a candidate that does not fit is none
+            continue
+        if times[-1].task_us < found[-1].task_us:
+            best, found = other, times
+    return best, found
 
 
 def _timings(task: _Task, chip_set: dict[str, float]) -> Iterator[Timing]:

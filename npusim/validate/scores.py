@@ -89,7 +89,9 @@ def scores_of(plan: Plan, outcome: Outcome, cores: int) -> list[Score]:
     values = [value_of(plan, timing) for timing in outcome.timings]
     other = [value_of(plan, timing) for timing in outcome.alternative]
     record = plan.record
-    main = _score(plan, cores, record.id, record.metric.value, record.value, values, other)
+    main = _score(
+        plan, outcome, cores, record.id, record.metric.value, record.value, values, other
+    )
     return [main, *_pipe_scores(plan, outcome, cores)]
 
 
@@ -116,12 +118,15 @@ def _pipe_scores(plan: Plan, outcome: Outcome, cores: int) -> list[Score]:
         if pipe is None or not values or measured <= 0 or min(values) <= 0:
             continue
         score_id = f"{plan.record.id}:{name.removesuffix('_us')}"
-        found.append(_score(plan, cores, score_id, "us", measured, values, [], pipe=True))
+        found.append(
+            _score(plan, outcome, cores, score_id, "us", measured, values, [], pipe=True)
+        )
     return found
 
 
 def _score(
     plan: Plan,
+    outcome: Outcome,
     cores: int,
     score_id: str,
     metric: str,
@@ -155,7 +160,7 @@ def _score(
         error_pct=100.0 * (predicted / measured - 1.0),
         alternative_pct=alternative,
         why_unscored=_pipe_unscored(plan, score_id) if pipe else plan.unscored,
-        command=command(plan, state.l2, {**plan.chip_set, **dirty}),
+        command=command(plan, state.l2, {**plan.chip_set, **dirty}, outcome.knobs),
     )
 
 

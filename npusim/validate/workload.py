@@ -44,6 +44,8 @@ class Workload:
         op, params: operator and its parameters.
         group, kind: see there.
         knobs: tiling knobs that the record states; all others are the operator's default.
+        candidates: sets of knobs to try where the vendor's are not published; the fastest by
+            prediction is taken. Empty: the operator's default alone.
         chip_set: chip parameters that the record itself states.
         quantity: which of the run's times is compared.
         operations, moved_bytes: for records in operations or bytes per second.
@@ -55,6 +57,7 @@ class Workload:
     group: Group
     kind: KernelKind
     knobs: Mapping[str, Any] = field(default_factory=dict)
+    candidates: tuple[Mapping[str, Any], ...] = ()
     chip_set: Mapping[str, float] = field(default_factory=dict)
     quantity: Quantity = Quantity.TASK
     operations: float = 0.0

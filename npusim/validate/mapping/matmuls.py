@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from npusim.ops.common.fractals import round_up
 from npusim.validate.mapping.common import require, used_cores
 from npusim.validate.records import Record
 from npusim.validate.shapes import Shape, element_types, output_shape, positive, shapes
@@ -18,6 +19,7 @@ def matmul(record: Record) -> Workload:
     params = record.params
     dtype = _dtype(record)
     sizes = _sizes(record)
+    knobs = _knobs(record)
     out = params.get("out")
     if isinstance(out, str) and out in ("fp32", dtype):
         sizes["out"] = out
@@ -27,12 +29,26 @@ def matmul(record: Record) -> Workload:
         params={**sizes, "dtype": dtype},
         group=Group.MATMUL,
         kind=KernelKind.CUBE,
-        knobs=_knobs(record),
+        knobs=knobs,
+        candidates=() if "base_m" in knobs else base_tiles(sizes["M"], sizes["N"]),
         quantity=Quantity.KERNEL if _core_time(record) else Quantity.TASK,
         operations=operations,
         moved_bytes=0.0,
         note=_note(record),
     )
+
+
+BASE_TILES = ((128, 256), (256, 128), (128, 128), (64, 256), (64, 512), (256, 64))
+"""Base tiles that published tilings use, rows by columns of the result."""
+
+
+def base_tiles(m: int, n: int) -> tuple[dict[str, int], ...]:
+    """The usual base tiles for a result of ``m`` x ``n``, cut to its size."""
+    found = {
+        (min(rows, round_up(m, _NZ_SIDE)), min(cols, round_up(n, 2 * _NZ_SIDE)))
+        for rows, cols in BASE_TILES
+    }
+    return tuple({"base_m": rows, "base_n": cols} for rows, cols in sorted(found))
 
 
 def _dtype(record: Record) -> str:
@@ -109,7 +125,7 @@ def _note(record: Record) -> str:
         raise NotMapped("the untuned variant of a pair: what it lacks is not a knob of ours")
     if _knobs(record):
         return "base tile as the source states it, all else the operator's default"
-    return "the vendor's tiling is not published: the operator's own, least estimated time"
+    return "the vendor's tiling is not published: the fastest by prediction of the usual base tiles"
 
 
 MAPPERS: dict[str, Mapper] = {

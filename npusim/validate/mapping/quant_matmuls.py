@@ -1,8 +1,93 @@
-"""placeholder"""
+"""int8 matrix products with dequantisation, and grouped products."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from npusim.validate.mapping.common import require, used_cores
+from npusim.validate.mapping.matmuls import base_tiles
 from npusim.validate.records import Record
-from npusim.validate.workload import Workload
+from npusim.validate.shapes import element_types, positive, shapes
+from npusim.validate.workload import Group, KernelKind, Workload
 
-MAPPERS: dict[str, Callable[[Record], Workload]] = {}
+Mapper = Callable[[Record], Workload]
+
+
+def quant_matmul(record: Record) -> Workload:
+    """int8 times int8 with scales per column, per token scales and bias where stated."""
+    params = record.params
+    attrs = params.get("attrs")
+    attrs = attrs if isinstance(attrs, dict) else {}
+    require("int8" in element_types(record), f"operands of {record.dtype} are no int8")
+    found = shapes(record)
+    batched = bool(found) and found[0] is not None and len(found[0]) > 2
+    require(not batched, "a batch of products has no kernel in the blocks")
+    m, n, k = (positive(record, key) for key in "MNK")
+    nz = "nz" in record.op.lower() or "nz" in (record.format or "").lower()
+    out = {"float16": "fp16", "bfloat16": "bf16"}.get(str(attrs.get("output_dtype")), "bf16")
+    given: dict[str, Any] = {"M": m, "N": n, "K": k, "out": out, "b_format": "nz" if nz else "nd"}
+    if _per_token(params, attrs, found, m):
+        given["per_token"] = True
+    if _bias(params, attrs, found, n):
+        given["bias"] = True
+    mixed = out == "bf16" or "per_token" in given
+    return Workload(
+        op="quant_matmul",
+        params=given,
+        group=Group.INT8_NZ if nz else Group.INT8_ND,
+        kind=KernelKind.MIXED if mixed else KernelKind.CUBE,
+        knobs=used_cores(record, "aic"),
+        candidates=base_tiles(m, n),
+        operations=2.0 * m * n * k,
+        note="the vendor's tiling is not published: the fastest by prediction of the usual "
+        "base tiles; bf16 results and token scales are finished on the vector cores",
+    )
+
+
+def _per_token(
+    params: Mapping[str, Any], attrs: Mapping[str, Any], found: list[Any], m: int
+) -> bool:
+    """Whether rows have a scale: said so, or the fifth input of the benchmark."""
+    if params.get("per_token"):
+        return True
+    return bool(attrs) and len(found) > 4 and found[4] == (m,)
+
+
+def _bias(params: Mapping[str, Any], attrs: Mapping[str, Any], found: list[Any], n: int) -> bool:
+    """Whether a bias is added: the sixth input of the benchmark, the fourth of a profile."""
+    if attrs:
+        return len(found) > 5 and found[5] == (n,)
+    return not params.get("per_token") and len(found) > 3 and found[3] == (n,)
+
+
+def grouped_matmul(record: Record) -> Workload:
+    """Rows in groups, each with a weight of its own."""
+    attrs = record.params.get("attrs")
+    groups = attrs.get("group_list") if isinstance(attrs, dict) else None
+    require(isinstance(groups, list) and len(groups) > 0, "no group list is stated")
+    found = [s for s in shapes(record) if s is not None]
+    require(len(found) >= 2 and len(found[1]) == 3, "weights of three axes are needed")
+    dtype = element_types(record)[0]
+    require(dtype in ("fp16", "bf16"), f"grouped matmul of {dtype} has no kernel in the blocks")
+    transposed = bool(attrs and attrs.get("transpose_weight"))
+    k = found[0][1]
+    n = found[1][1] if transposed else found[1][2]
+    require(found[1][2 if transposed else 1] == k, "weights do not fit the rows")
+    ends = [int(end) for end in groups or []]
+    given: dict[str, Any] = {"N": n, "K": k, "dtype": dtype, "groups": ends}
+    if transposed:
+        given["transpose_b"] = True
+    return Workload(
+        op="grouped_matmul",
+        params=given,
+        group=Group.MATMUL,
+        kind=KernelKind.CUBE,
+        operations=2.0 * found[0][0] * n * k,
+        note="the operator's own tiling",
+    )
+
+
+MAPPERS: dict[str, Mapper] = {
+    "quantbatchmatmulv3": quant_matmul,
+    "quantmatmul": quant_matmul,
+    "groupedmatmul": grouped_matmul,
+}
