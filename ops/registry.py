@@ -22,6 +22,7 @@ _PACKAGES = {
     "scatter_cache": "npusim.ops.blocks.scatter_cache",
     "rotary": "npusim.ops.blocks.rotary",
     "grouped_matmul": "npusim.ops.blocks.grouped_matmul",
+    "add_rms_norm_dynamic_quant": "npusim.ops.blocks.add_rms_norm_dynamic_quant",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

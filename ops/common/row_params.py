@@ -13,6 +13,7 @@ from npusim.ops.common.row_stream import balanced_rows
 from npusim.ops.common.vector_stream import check_cores, check_fit
 
 FLOATS = {"fp32": DType.FP32, "fp16": DType.FP16, "bf16": DType.BF16}
+NARROW_FLOATS = {"fp16": DType.FP16, "bf16": DType.BF16}
 LARGEST = 2**31 - 1
 _MOST_ROWS = 64  # one reduction gives a number per row: a block of them fits one repeat
 
