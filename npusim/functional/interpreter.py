@@ -105,7 +105,8 @@ def _run_in_timed_order(
     rows = ids - program.first_id[instances]
     for instance, row in zip(instances.tolist(), rows.tolist(), strict=True):
         kind, _, payload = prepared.steps(instance)[row]
-        if kind is Kind.WORK:
+        if kind is Kind.WORK or kind is Kind.UNIT:
             memory = memories[prepared.core[instance]]
             memory.adds.instance = instance
-            payload(memory, prepared.bases(instance))
+            run = payload.run if kind is Kind.UNIT else payload
+            run(memory, prepared.bases(instance))

@@ -8,7 +8,7 @@ from npusim.functional import cube, fixpipe, mte, vector
 from npusim.functional.memory import CoreMemory
 from npusim.functional.rows import Row, Run, decode_row
 from npusim.functional.views import Bases
-from npusim.isa.instructions import Opcode
+from npusim.isa.instructions import AccumulatorStart, Opcode
 from npusim.isa.program import Program
 from npusim.isa.spaces import Pipe, Space
 from npusim.numerics.model import NumericsModel
@@ -24,6 +24,7 @@ class Kind(IntEnum):
     CROSS_SET = 4
     CROSS_WAIT = 5
     DRAIN = 6
+    UNIT = 7
 
 
 class Step(NamedTuple):
@@ -31,12 +32,31 @@ class Step(NamedTuple):
 
     Attributes:
         payload: a `Run` for WORK; (src pipe, dst pipe, event) for SET and WAIT; (mode, flag) for
-            cross-core flags.
+            cross-core flags; a `UnitFlag` for UNIT.
     """
 
     kind: Kind
     pipe: int
     payload: Any
+
+
+class UnitFlag(NamedTuple):
+    """An MMAD or FIXPIPE that hands an L0C region over by unit flag.
+
+    Attributes:
+        run: what it does.
+        region: where the region starts in L0C.
+        other: pipe of the other side, whose earlier row it may have to wait for.
+        waits: a FIXPIPE waits for the region's last MMAD, an MMAD that starts a new accumulator
+            for its last FIXPIPE; an MMAD that accumulates for nothing.
+        needed: rows of the other side that must have been carried out; known at its issue.
+    """
+
+    run: Run
+    region: int
+    other: Pipe
+    waits: bool
+    needed: int = 0
 
 
 PREPARE: Mapping[Opcode, Callable[[Row], Run]] = {
@@ -91,13 +111,23 @@ def _step(program: Program, block: int, number: int, model: NumericsModel) -> St
     opcode, pipe = Opcode(int(record["opcode"])), Pipe(int(record["pipe"]))
     if opcode in PREPARE:
         row = decode_row(program, block, number, model)
-        return Step(Kind.WORK, pipe, _settling(row, PREPARE[opcode](row)))
+        run = _settling(row, PREPARE[opcode](row))
+        if row.args.get("unit_flag", 0):
+            return Step(Kind.UNIT, pipe, _unit_flag(row, run))
+        return Step(Kind.WORK, pipe, run)
     kind = _KINDS.get(opcode, Kind.NOTHING)
     if kind in (Kind.SET, Kind.WAIT):
         return Step(kind, pipe, tuple(int(v) for v in record["args"][:3]))
     if kind in (Kind.CROSS_SET, Kind.CROSS_WAIT):
         return Step(kind, pipe, tuple(int(v) for v in record["args"][:2]))
     return Step(kind, pipe, None)
+
+
+def _unit_flag(row: Row, run: Run) -> UnitFlag:
+    if row.opcode is Opcode.FIXPIPE:
+        return UnitFlag(run, row.srcs[0].offset, Pipe.CUBE, True)
+    fresh = row.args["start"] != AccumulatorStart.ACCUMULATE
+    return UnitFlag(run, row.dst.offset, Pipe.FIXP, fresh)
 
 
 def _settling(row: Row, run: Run) -> Run:

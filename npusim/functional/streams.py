@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from npusim.errors import DeadlockError
 from npusim.functional.memory import CoreMemory
-from npusim.functional.steps import Kind, Prepared, Step
+from npusim.functional.steps import Kind, Prepared, Step, UnitFlag
 from npusim.isa.instructions import CrossMode
 from npusim.isa.program import Program
 from npusim.isa.spaces import Pipe
@@ -77,6 +77,8 @@ class CoreStream:
         self._events: dict[Event, int] = {}
         self._waits: dict[int, int] = {}  # cross-core waits issued, by flag
         self._ready: list[int] = []  # blocked pipes to try again
+        self._issued: dict[tuple[int, int], int] = {}  # unit-flag rows by (pipe, region)
+        self._carried_out: dict[tuple[int, int], int] = {}
         self._instance = instances.start
         self._end = instances.stop
         self._row = 0
@@ -100,7 +102,7 @@ class CoreStream:
         for row in range(self._row, len(steps)):
             step = steps[row]
             kind, pipe, payload = step
-            if kind is Kind.CROSS_WAIT:
+            if kind is Kind.CROSS_WAIT or kind is Kind.UNIT:
                 step = self._numbered(step)
                 payload = step.payload
             if blocked:
@@ -113,7 +115,7 @@ class CoreStream:
             if kind is Kind.WORK:
                 payload(memory, bases)
             elif kind is not Kind.NOTHING:
-                if not self._synchronise(kind, payload):
+                if not self._synchronise(step, bases):
                     blocked[pipe] = deque([(step, bases, instance, row)])
                 elif self._ready:
                     self._try_ready()
@@ -121,13 +123,24 @@ class CoreStream:
         return True
 
     def _numbered(self, step: Step) -> Step:
-        """A cross-core wait with the number of the increment it waits for."""
+        """A step with what it waits for, which its place in the stream decides.
+
+        For a cross-core wait the number of the increment; for a unit flag how many rows of the
+        other side come before it.
+        """
+        if step.kind is Kind.UNIT:
+            unit: UnitFlag = step.payload
+            key = (step.pipe, unit.region)
+            self._issued[key] = self._issued.get(key, 0) + 1
+            needed = self._issued.get((unit.other, unit.region), 0) if unit.waits else 0
+            return Step(step.kind, step.pipe, unit._replace(needed=needed))
         mode, flag = step.payload
         number = self._waits[flag] = self._waits.get(flag, 0) + 1
         return Step(step.kind, step.pipe, (mode, flag, number))
 
-    def _synchronise(self, kind: Kind, payload: Event) -> bool:
-        """Carry out a flag; False if it has to wait."""
+    def _synchronise(self, step: Step, bases: Sequence[int]) -> bool:
+        """Carry out a flag, or a row with a unit flag; False if it has to wait."""
+        kind, pipe, payload = step
         if kind is Kind.SET:
             self._events[payload] = self._events.get(payload, 0) + 1
             if payload[1] in self.blocked:
@@ -141,6 +154,15 @@ class CoreStream:
             self.released += self._cross.send(self.core, payload[0], payload[1])
         elif kind is Kind.CROSS_WAIT:
             return self._cross.arrived(self.core, *payload)
+        elif kind is Kind.UNIT:
+            unit: UnitFlag = payload
+            if self._carried_out.get((unit.other, unit.region), 0) < unit.needed:
+                return False
+            unit.run(self._memory, bases)
+            key = (pipe, unit.region)
+            self._carried_out[key] = self._carried_out.get(key, 0) + 1
+            if unit.other in self.blocked:
+                self._ready.append(unit.other)
         return True
 
     def _try_ready(self) -> None:
@@ -150,11 +172,11 @@ class CoreStream:
             pipe = self._ready.pop()
             queue = self.blocked.get(pipe)
             while queue:
-                (kind, _, payload), bases, instance, _ = queue[0]
-                if kind is Kind.WORK:
-                    memory.adds.instance = instance
-                    payload(memory, bases)
-                elif kind is not Kind.NOTHING and not self._synchronise(kind, payload):
+                step, bases, instance, _ = queue[0]
+                memory.adds.instance = instance
+                if step.kind is Kind.WORK:
+                    step.payload(memory, bases)
+                elif step.kind is not Kind.NOTHING and not self._synchronise(step, bases):
                     break
                 queue.popleft()
             if not queue:
@@ -204,6 +226,8 @@ def _awaited(program: Program, core: int, step: Step, cross: CrossFlags) -> str:
     if step.kind is Kind.WAIT:
         src, _, event = step.payload
         return f"event {event} from {Pipe(src).name}"
+    if step.kind is Kind.UNIT:
+        return f"the unit flag of L0C address {step.payload.region} from {step.payload.other.name}"
     mode, flag, number = step.payload
     senders = cross.missing(core, mode, flag, number)
     missing = ", ".join(program.core_name(c) for c in senders) or "no core"

@@ -10,7 +10,7 @@ from npusim.functional import run_program
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.buffers import Buffer
 from npusim.isa.builder import ProgramBuilder
-from npusim.isa.instructions import CrossMode, Opcode
+from npusim.isa.instructions import AccumulatorStart, CrossMode, Opcode
 from npusim.isa.patterns import linear
 from npusim.isa.program import TensorKind
 from npusim.isa.spaces import CoreKind, Pipe, Space
@@ -107,6 +107,53 @@ def test_an_all_core_barrier_between_stages(new_builder: New, model: NumericsMod
     out = run_program(program, {"x": start}, model=model)
     # stage 0 keeps the rows, stage 1 swaps them, stage 2 keeps them.
     np.testing.assert_array_equal(out["y"], start[::-1] + 3)
+
+
+def multiply_late(k: BlockBuilder, areas: tuple[Buffer, ...], unit_flag: bool) -> None:
+    """L0 is filled late (over GM, from the AIV); only the unit flag holds the fixpipe back."""
+    l1, l0a, l0b, l0c = areas
+    tile = linear(DType.FP16, 256)
+    k.cross_wait(CrossMode.GROUP, 1, Pipe.MTE2)
+    k.copy(l1.at(tile), k.gm("x", tile))
+    k.set_flag(Pipe.MTE2, Pipe.MTE1, 0)
+    k.wait_flag(Pipe.MTE2, Pipe.MTE1, 0)
+    k.copy(l0a.at(tile), l1.at(tile))
+    k.copy(l0b.at(tile), l1.at(tile))
+    k.set_flag(Pipe.MTE1, Pipe.CUBE, 0)
+    k.wait_flag(Pipe.MTE1, Pipe.CUBE, 0)
+    acc = l0c.linear(DType.FP32, 256)
+    start = AccumulatorStart.ZERO
+    for i in range(2):
+        k.mmad(acc, l0a.at(tile), l0b.at(tile), m=16, n=16, k=16, start=start, unit_flag=unit_flag)
+        out = k.gm("y", linear(DType.FP32, 256), 1024 * i)
+        k.fixpipe(out, acc, unit_flag=unit_flag)
+
+
+def fill_all(k: BlockBuilder, area: Buffer) -> None:
+    x = area.linear(DType.FP16, 256)
+    k.vector(Opcode.VDUP, x, scalar=1.0)
+    k.set_flag(Pipe.VECTOR, Pipe.MTE3, 0)
+    k.wait_flag(Pipe.VECTOR, Pipe.MTE3, 0)
+    k.copy(k.gm("x", linear(DType.FP16, 256)), x)
+    k.cross_set(CrossMode.GROUP, 1, Pipe.MTE3)
+
+
+@pytest.mark.parametrize("unit_flag", [True, False])
+def test_a_unit_flag_orders_cube_and_fixpipe(
+    new_builder: New, model: NumericsModel, unit_flag: bool
+) -> None:
+    builder = new_builder()
+    x = builder.tensor("x", DType.FP16, (256,), TensorKind.WORKSPACE)
+    y = builder.tensor("y", DType.FP32, (2, 256), TensorKind.OUTPUT)
+    aic = builder.memory(CoreKind.AIC)
+    areas = tuple(aic.alloc(s.name, s, 1024) for s in (Space.L1, Space.L0A, Space.L0B, Space.L0C))
+    ub = builder.memory(CoreKind.AIV).alloc("ub", Space.UB, 512)
+    args = (areas, unit_flag)
+    builder.place(builder.aic(0), multiply_late, args, stage="s", x=x.address, y=y.address)
+    builder.place(builder.aiv(0), fill_all, (ub,), stage="s", x=x.address)
+    out = run_program(builder.finish(), {}, model=model)["y"]
+    # Without it nothing orders the two pipes, and what leaves L0C is not the product.
+    assert np.array_equal(out, np.full((2, 256), 16.0)) == unit_flag
 
 
 def waits_for_nobody(k: BlockBuilder) -> None:
