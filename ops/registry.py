@@ -23,6 +23,7 @@ _PACKAGES = {
     "rotary": "npusim.ops.blocks.rotary",
     "grouped_matmul": "npusim.ops.blocks.grouped_matmul",
     "add_rms_norm_dynamic_quant": "npusim.ops.blocks.add_rms_norm_dynamic_quant",
+    "static_quant": "npusim.ops.blocks.static_quant",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

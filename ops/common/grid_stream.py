@@ -189,13 +189,15 @@ def place_grid(
     args: tuple[Hashable, ...],
     tensors: Mapping[str, Tensor],
     grid_tensors: Sequence[GridTensor],
+    prologue: tuple[BlockFunction, tuple[Hashable, ...]] | None = None,
 ) -> None:
     """Give every core its tiles.
 
     Args:
         block: called as ``block(k, *args, stream, rows, cols, count, down, turn)`` for
             ``count`` tiles, one below the other or side by side.
-        tensors: GM tensors by slot.
+        tensors: GM tensors by slot; slots of ``grid_tensors`` move with the tiles.
+        prologue: a block that each core runs once before its tiles.
     """
     grid = Grid(rows, cols, tiling.tile_rows, tiling.tile_cols)
     depth = len(stream.inputs.buffers)
@@ -204,6 +206,9 @@ def place_grid(
         if not tiles:
             break
         aiv = builder.aiv(core)
+        if prologue is not None:
+            fixed = {slot: t.address for slot, t in tensors.items()}
+            builder.place(aiv, prologue[0], prologue[1], stage=stage, **fixed)
         builder.place(aiv, vector_stream.prime, (stream,), stage=stage)
         turn = 0
         for run in grid.runs(first, tiles, TILES_PER_BLOCK):
