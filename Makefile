@@ -17,7 +17,7 @@ PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 demo: $(VENV)/.installed
 	$(BIN)/npusim warmup
-	$(BIN)/npusim run $(DEMO_OP) --case $(DEMO_CASE) --chip $(DEMO_CHIP)
+	$(BIN)/npusim run $(DEMO_OP) --case $(DEMO_CASE) --chip $(DEMO_CHIP) --order both
 
 test: $(VENV)/.installed-dev
 	$(PYTEST)

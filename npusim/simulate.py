@@ -50,8 +50,8 @@ class RunRequest:
         chip_set: chip parameters by dotted path.
         mode, l2: see `Mode` and `CacheState`.
         tiling: overrides of tiling knobs.
+        both_orders: compute the values in the other functional order too, and compare.
         inputs: input arrays by name; the rest is made from ``seed``.
-        spread: how often the run is repeated with seeded start offsets, for an interval.
     """
 
     op: str
@@ -65,6 +65,7 @@ class RunRequest:
     engine: Engine = Engine.AUTO
     level: Level = Level.INSTRUCTION
     order: Order = Order.PROGRAM
+    both_orders: bool = False
     atomics: Atomics = field(default_factory=Atomics)
     validity: Validity = Validity.DOCUMENTED
     seed: int = 0
@@ -100,6 +101,8 @@ class Run:
         outputs: by name, or empty in a timing-only run.
         differing: for each output, elements that differ from the reference, or None where
             nothing was compared.
+        orders_differing: for each output, elements that differ between the two functional
+            orders, or None where only one was run.
         records: the timing records, or None in a values-only run.
     """
 
@@ -108,6 +111,7 @@ class Run:
     inputs: Arrays
     outputs: Arrays
     differing: dict[str, int] | None
+    orders_differing: dict[str, int] | None
     records: Records | None
 
 
@@ -193,14 +197,18 @@ def simulate(job: Job, progress: Progress | None = None) -> Run:
         say("time")
         records = time_program(job, program)
     outputs: Arrays = {}
-    differing = None
+    differing = orders_differing = None
     if job.mode in (Mode.VALUES, Mode.BOTH):
         say("values")
-        outputs = compute_values(job, program, stored, records)
+        outputs = compute_values(job, program, stored, job.request.order, records)
+        if job.request.both_orders:
+            other = Order.TIMED if job.request.order == Order.PROGRAM else Order.PROGRAM
+            again = compute_values(job, program, stored, other, records)
+            orders_differing = differing_by_name(again, outputs)
         say("reference")
         expected = job.operator.reference(job.params, inputs, job.model)
-        differing = {name: differing_elements(outputs[name], expected[name]) for name in expected}
-    return Run(job, program, inputs, outputs, differing, records)
+        differing = differing_by_name(outputs, expected)
+    return Run(job, program, inputs, outputs, differing, orders_differing, records)
 
 
 def make_inputs(job: Job) -> Arrays:
@@ -250,24 +258,32 @@ def time_program(job: Job, program: Program) -> Records:
     )
 
 
-def compute_values(job: Job, program: Program, stored: Arrays, records: Records | None) -> Arrays:
-    """The functional run of a job's program, in the order the request names.
+def compute_values(
+    job: Job, program: Program, stored: Arrays, order: Order, records: Records | None
+) -> Arrays:
+    """The functional run of a job's program.
 
     Args:
         stored: the inputs in storage layout.
+        order: the timed order needs records, and makes them where there are none.
     """
     completion = None
-    if job.request.order == Order.TIMED:
+    if order == Order.TIMED:
         timed = records if records is not None else time_program(job, program)
         completion = timed.visible
     return run_program(
         program,
         stored,
         model=job.model,
-        order=job.request.order,
+        order=order,
         completion=completion,
         atomics=job.request.atomics,
     )
+
+
+def differing_by_name(actual: Arrays, expected: Arrays) -> dict[str, int]:
+    """For each expected array, elements of the actual one whose bits differ."""
+    return {name: differing_elements(actual[name], array) for name, array in expected.items()}
 
 
 def differing_elements(actual: np.ndarray, expected: np.ndarray) -> int:

@@ -51,7 +51,11 @@ def summarise(run: Run) -> dict[str, Any]:
         "roofline": _roofline(run, records),
         "verdict": None,
         "assumptions": _assumptions(run),
-        "checks": {"values": _value_checks(run), "trace": None},
+        "checks": {
+            "values": _value_checks(run, run.differing),
+            "orders": _value_checks(run, run.orders_differing),
+            "trace": None,
+        },
     }
     return summary
 
@@ -147,12 +151,12 @@ def _assumptions(run: Run) -> list[dict[str, Any]]:
     return listed
 
 
-def _value_checks(run: Run) -> dict[str, str] | None:
-    if run.differing is None:
+def _value_checks(run: Run, differing: dict[str, int] | None) -> dict[str, str] | None:
+    if differing is None:
         return None
     return {
         name: "equal" if not count else f"{count} of {run.outputs[name].size} differ"
-        for name, count in run.differing.items()
+        for name, count in differing.items()
     }
 
 

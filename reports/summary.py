@@ -130,20 +130,25 @@ def _assumptions(summary: dict[str, Any], everything: bool) -> list[str]:
 
 
 def _checks(checks: dict[str, Any]) -> list[str]:
-    lines = []
-    values = checks["values"]
-    if values is not None:
-        bad = {name: text for name, text in values.items() if text != "equal"}
-        lines.append(
-            escape("values: " + "; ".join(f"{n}: {t}" for n, t in bad.items()) + " (reference)")
-            if bad
-            else f"values: {len(values)} outputs equal the reference bit for bit"
-        )
-        lines[-1] = f"[red]{lines[-1]}[/red]" if bad else f"[green]{lines[-1]}[/green]"
+    lines = [
+        *_compared("values", checks["values"], "the reference bit for bit", "(reference)"),
+        *_compared("orders", checks["orders"], "those of the other functional order", "(orders)"),
+    ]
     if checks["trace"] is not None:
         colour = "green" if checks["trace"] == "valid" else "red"
         lines.append(f"[{colour}]trace: {escape(checks['trace'])}[/{colour}]")
     return lines
+
+
+def _compared(what: str, results: dict[str, str] | None, standard: str, against: str) -> list[str]:
+    """One line about outputs that were compared with something."""
+    if results is None:
+        return []
+    bad = {name: text for name, text in results.items() if text != "equal"}
+    if bad:
+        found = "; ".join(f"{name}: {text}" for name, text in bad.items())
+        return [f"[red]{escape(f'{what}: {found} {against}')}[/red]"]
+    return [f"[green]{what}: {len(results)} outputs equal {standard}[/green]"]
 
 
 def _sentence(verdict: Any) -> str:

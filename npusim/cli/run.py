@@ -27,7 +27,9 @@ def run(
     engine: Annotated[str, typer.Option(help="auto, simpy or compiled.")] = "auto",
     inputs: Annotated[Path | None, typer.Option(help="Folder of input tensors.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of random inputs and start offsets.")] = 0,
-    order: Annotated[str, typer.Option(help="Functional order: program or timed.")] = "program",
+    order: Annotated[
+        str, typer.Option(help="Functional order: program, timed or both.")
+    ] = "program",
     validity: Annotated[str, typer.Option(help="documented, wide or lenient.")] = "documented",
     set: Annotated[list[str] | None, typer.Option("--set", help="Chip: PATH=VALUE.")] = None,
     level: Annotated[str, typer.Option(help="summary, stage or instruction.")] = "instruction",
@@ -60,7 +62,8 @@ def run(
         print_json(summary)
     else:
         print_summary(summary, folder)
-    if finished.differing and any(finished.differing.values()):
+    compared = (finished.differing, finished.orders_differing)
+    if any(count for found in compared for count in (found or {}).values()):
         raise typer.Exit(1)
 
 
@@ -89,6 +92,7 @@ def _request(given: dict[str, Any]) -> Any:
     from npusim.timing.run import CacheState, Engine
 
     mode, l2, tiling = given["mode"], given["l2"], given["tiling"]
+    both = given["order"] == "both"
     knobs = {} if tiling is None else read_toml(tiling, "--tiling")
     knobs |= key_values(given["knob"] or [], "--knob")
     return RunRequest(
@@ -102,7 +106,8 @@ def _request(given: dict[str, Any]) -> Any:
         tiling=knobs,
         engine=choose(Engine, given["engine"], "--engine"),
         level=choose(Level, given["level"], "--level"),
-        order=choose(Order, given["order"], "--order"),
+        order=Order.PROGRAM if both else choose(Order, given["order"], "--order"),
+        both_orders=both,
         validity=choose(Validity, given["validity"], "--validity"),
         seed=given["seed"],
     )

@@ -116,10 +116,14 @@ def test_the_same_run_twice_gives_the_same_bytes(capsys, empty_folder):
         assert (empty_folder / "a" / file).read_bytes() == (empty_folder / "b" / file).read_bytes()
 
 
-def test_timed_order_gives_the_reference_too(capsys):
-    arguments = ["run", "mla_prolog_v3", "--case", "tiny_int8", "--order", "timed", "--json"]
+@pytest.mark.parametrize("order", ["timed", "both"])
+def test_timed_order_gives_the_reference_too(order, capsys):
+    arguments = ["run", "mla_prolog_v3", "--case", "tiny_int8", "--order", order, "--json"]
     assert run_command([*arguments, "--engine", "simpy"]) == 0
-    assert set(json.loads(capsys.readouterr().out)["checks"]["values"].values()) == {"equal"}
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert set(checks["values"].values()) == {"equal"}
+    if order == "both":
+        assert checks["orders"] == checks["values"]
 
 
 @pytest.mark.parametrize("verb", [["ops"], ["cases", "mla_prolog_v3"], ["chips"]], ids=" ".join)

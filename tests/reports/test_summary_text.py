@@ -37,7 +37,11 @@ def test_every_line(summary: dict[str, Any]) -> None:
 
 
 def test_what_differs_is_named(summary: dict[str, Any]) -> None:
-    summary["checks"] = {"values": {"c": "3 of 4096 differ", "d": "equal"}, "trace": "2 x overlap"}
+    summary["checks"] = {
+        "values": {"c": "3 of 4096 differ", "d": "equal"},
+        "orders": None,
+        "trace": "2 x overlap",
+    }
     assert printed(summary)[-2:] == [
         "values: c: 3 of 4096 differ (reference)",
         "trace: 2 x overlap",
@@ -48,10 +52,11 @@ def test_a_values_only_run_says_no_times(summary: dict[str, Any]) -> None:
     for name in ("time_us", "kernel_us", "cycles", "engine"):
         summary[name] = None
     summary |= {"stages": [], "pipes": [], "paths": [], "assumptions": []}
-    summary["checks"] = {"values": {"c": "equal"}, "trace": None}
+    summary["checks"] = {"values": {"c": "equal"}, "orders": {"c": "equal"}, "trace": None}
     assert printed(summary) == [
         "matmul tiny on toy (M=64)",
         "values: 1 outputs equal the reference bit for bit",
+        "orders: 1 outputs equal those of the other functional order",
     ]
 
 
