@@ -24,6 +24,7 @@ _PACKAGES = {
     "grouped_matmul": "npusim.ops.blocks.grouped_matmul",
     "add_rms_norm_dynamic_quant": "npusim.ops.blocks.add_rms_norm_dynamic_quant",
     "static_quant": "npusim.ops.blocks.static_quant",
+    "apply_adamw": "npusim.ops.blocks.apply_adamw",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 
