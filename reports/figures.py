@@ -73,7 +73,7 @@ def style_axes(axes: Axes, *, grid: str = "x") -> None:
         axes.spines[side].set_color(FAINT_INK)
     axes.tick_params(colors=INK, labelsize=8)
     axes.set_axisbelow(True)
-    axes.grid(True, axis=grid, color=GRID, linewidth=0.6)  # type: ignore[no-untyped-call]
+    axes.grid(True, axis=grid, color=GRID, linewidth=0.6)  # type: ignore[arg-type]
 
 
 def save_png(figure: Figure, path: Path) -> None:
