@@ -6,8 +6,8 @@ to 128 tokens; buffers of the workspace are reused by the next step.
 
 One hazard is part of the schedule: an AIC overwrites the key latent of the workspace once its
 own AIVs have read their tokens (CKVKR_FREE), while AIVs of other groups read the same columns
-of theirs. With ``dequant_opt``, that those are done too follows from time (two matmuls lie
-between) and not from a flag.
+of theirs. That those are done too follows from time and not from a flag: at least the next
+step's mm1 lies between, and mm3 and mm4 on AICs that have heads.
 """
 
 from collections.abc import Mapping

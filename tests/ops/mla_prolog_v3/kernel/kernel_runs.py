@@ -22,7 +22,9 @@ from npusim.ops.mla_prolog_v3.params import MlaPrologParams
 
 CONTROLS = ("cache_index", "actual_seq_len")
 LONGEST_CYCLES = 1000
+QUICK_CYCLES = 20
 SLOWEST_CORE = 8
+KEY_STAGES = ("rms_norm_ckv", "rope_kr")
 
 
 def build(
@@ -46,16 +48,20 @@ def differences(
     """Outputs in which kernel and reference differ, in program order and in a random legal one.
 
     The program is verified too. Cores of very different speed are tried in programs of one step;
-    with more steps the schedule's own hazard (see kernel.py) needs cores of about one speed.
+    with more steps the schedule's own hazard (see kernel.py) needs cores of one speed and quick
+    work on the keys, unless ``slowest_core`` is given.
     """
     inputs = OPERATOR.make_inputs(p, seed) | (replaced or {})
     program = build(p, chip, inputs, overrides)
     verify(program, chip)
     stored = OPERATOR.to_storage(p, inputs)
     expected = OPERATOR.reference(p, inputs, model)
-    if slowest_core is None:
-        slowest_core = SLOWEST_CORE if OPERATOR.tiling(p, chip, overrides or {}).steps <= 1 else 1
-    completion = random_completion(program, seed, slowest_core)
+    if slowest_core is not None:
+        completion = random_completion(program, seed, slowest_core)
+    elif OPERATOR.tiling(p, chip, overrides or {}).steps <= 1:
+        completion = random_completion(program, seed, SLOWEST_CORE)
+    else:
+        completion = random_completion(program, seed, 1, quick_stages=KEY_STAGES)
     runs = {
         "program": run_program(program, stored, model=model),
         "timed": run_program(
@@ -75,14 +81,18 @@ def _equal(one: np.ndarray, two: np.ndarray) -> bool:
     return np.array_equal(*(np.ascontiguousarray(a).view(words) for a in (one, two)))
 
 
-def random_completion(program: Program, seed: int, slowest_core: int) -> np.ndarray:
+def random_completion(
+    program: Program, seed: int, slowest_core: int, quick_stages: tuple[str, ...] = ()
+) -> np.ndarray:
     """Completion cycles of a run with random durations that keeps every rule of the streams.
 
-    Rows take 1 to 1000 cycles, times 1 to ``slowest_core`` by core; pipes are in order, queues
-    never fill, flags take no time.
+    Rows take 1 to 1000 cycles (up to 20 in quick stages), times 1 to ``slowest_core`` by core;
+    pipes are in order, queues never fill.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     cycles = rng.integers(1, LONGEST_CYCLES, program.executed)
+    quick = np.isin(np.array(program.stages)[program.stage], quick_stages)
+    cycles[np.repeat(quick, program.block_length[program.block])] %= QUICK_CYCLES
     speed = rng.integers(1, slowest_core + 1, program.cores)
     sent: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     completion = np.zeros(program.executed, dtype=np.int64)
