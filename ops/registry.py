@@ -25,6 +25,7 @@ _PACKAGES = {
     "add_rms_norm_dynamic_quant": "npusim.ops.blocks.add_rms_norm_dynamic_quant",
     "static_quant": "npusim.ops.blocks.static_quant",
     "apply_adamw": "npusim.ops.blocks.apply_adamw",
+    "dequant_swiglu_quant": "npusim.ops.blocks.dequant_swiglu_quant",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

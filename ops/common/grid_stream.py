@@ -41,7 +41,7 @@ class GridTensor:
     Attributes:
         slot: instance base of its first element.
         stride: elements from row to row in GM; 0 is one row that all rows share.
-        per_col: elements for each column of the grid.
+        per_col: elements for each column of the grid; 0 is one number for each row.
     """
 
     slot: str
@@ -51,15 +51,21 @@ class GridTensor:
 
     def in_gm(self, rows: int, cols: int) -> patterns.Pattern:
         """A tile in GM."""
+        if not self.per_col:
+            return patterns.linear(self.dtype, rows)
         rows = rows if self.stride else 1
         return patterns.nd(self.dtype, rows, cols * self.per_col, self.stride)
 
     def in_ub(self, rows: int, cols: int) -> patterns.Pattern:
-        """A tile in UB, every row on a 32-byte boundary."""
+        """A tile in UB, every row on a 32-byte boundary; numbers of rows lie densely."""
+        if not self.per_col:
+            return patterns.linear(self.dtype, rows)
         return in_ub(self.dtype, rows if self.stride else 1, cols * self.per_col)
 
     def tile_bytes(self, rows: int, cols: int) -> int:
         """Bytes of a tile in UB."""
+        if not self.per_col:
+            return rows * self.dtype.size_bytes
         return tile_bytes(self.dtype, rows if self.stride else 1, cols * self.per_col)
 
     def step(self, rows: int, cols: int, down: bool) -> int:
