@@ -1,7 +1,8 @@
 """The inner loop of a matmul on one AIC: GM to L1 to L0 to the cube, double buffered.
 
-K is walked in chunks that fill an L1 buffer, and each chunk in steps that fill an L0 buffer.
-Flags (event i belongs to buffer i of a ring; the opposite direction says "free"):
+K is walked in steps that fill an L0 buffer. An L1 buffer holds a chunk of several steps; A and B
+may have chunks of different length. Flags (event i belongs to buffer i of a ring; the opposite
+direction says "free"):
 
 | ring | full | events |
 |---|---|---|
@@ -20,8 +21,9 @@ from npusim.isa.instructions import AccumulatorStart, CopyLayout, Operand
 from npusim.isa.spaces import Pipe, Space
 from npusim.numerics.formats import DType
 from npusim.ops.common import fractals
-from npusim.ops.common.fractals import FRACTAL, Move, ceil_div, padded_n, round_up
+from npusim.ops.common.fractals import FRACTAL, ceil_div
 from npusim.ops.common.hashing import cached_hash
+from npusim.ops.common.matmul_matrix import Matrix
 from npusim.ops.common.tiles import LOOP_CYCLES
 
 L0_BUFFERS = 2
@@ -29,86 +31,30 @@ _SMALL_TILE_FRACTALS = 10  # fewer fractals than this finish before the next MMA
 
 
 @dataclass(frozen=True)
-class Matrix:
-    """A (left) or B (right) of a matmul as it lies in GM.
+class Side:
+    """A or B with its L1 ring.
 
     Attributes:
-        dtype: element type.
-        outer, inner: extent along m or n, and along k.
-        left: A, else B.
-        k_rows: k runs down the rows of the stored matrix, else along its columns.
-        nz: stored in NZ, else row-major.
+        steps: L0 steps that one L1 buffer holds.
+        chunk_k: k of one L1 buffer.
+        slot: instance base of a tile's first element; ``next_`` and this for the next tile.
     """
 
-    dtype: DType
-    outer: int
-    inner: int
-    left: bool
-    k_rows: bool
-    nz: bool = False
+    matrix: Matrix
+    ring: PingPong
+    steps: int
+    chunk_k: int
+    slot: str
 
     @property
-    def stored(self) -> tuple[int, int]:
-        """Rows and columns of the stored matrix."""
-        return (self.inner, self.outer) if self.k_rows else (self.outer, self.inner)
+    def chunks(self) -> int:
+        """Chunks of one output tile."""
+        return ceil_div(self.matrix.inner, self.chunk_k)
 
-    @property
-    def storage_shape(self) -> tuple[int, ...]:
-        """Shape of the tensor in GM: 2-D, or the 4-D shape of NZ."""
-        rows, cols = self.stored
-        if not self.nz:
-            return (rows, cols)
-        c0 = self.dtype.c0
-        return (ceil_div(cols, c0), ceil_div(rows, FRACTAL), FRACTAL, c0)
-
-    def offset(self, outer: int, inner: int) -> int:
-        """Byte offset of an element in GM."""
-        row, col = (inner, outer) if self.k_rows else (outer, inner)
-        if self.nz:
-            return fractals.nz_offset(self.dtype, row, col, round_up(self.stored[0], FRACTAL))
-        return (row * self.stored[1] + col) * self.dtype.size_bytes
-
-    def l1_rows(self, outer: int, inner: int) -> int:
-        """Rows that a tile's NZ area in L1 is laid out with."""
-        if self.k_rows:
-            return round_up(inner, max(FRACTAL, self.dtype.c0))
-        return self._padded(outer)
-
-    def l1_bytes(self, outer: int, inner: int) -> int:
-        """Bytes of a tile in L1."""
-        cols = self._padded(outer) if self.k_rows else round_up(inner, self.dtype.c0)
-        return self.l1_rows(outer, inner) * cols * self.dtype.size_bytes
-
-    def l0_bytes(self, outer: int, inner: int) -> int:
-        """Bytes of a tile in L0A or L0B."""
-        if self.left:
-            return fractals.l0a_bytes(self.dtype, self._padded(outer), inner)
-        return fractals.l0b_bytes(self.dtype, inner, outer)
-
-    def to_l1(self, outer: int, inner: int) -> Move:
-        """GM to L1."""
-        rows, cols = (inner, outer) if self.k_rows else (outer, inner)
-        l1_rows = self.l1_rows(outer, inner)
-        if self.nz:
-            gm_rows = round_up(self.stored[0], FRACTAL)
-            return fractals.nz_to_l1(self.dtype, rows, cols, gm_rows, l1_rows)
-        return fractals.nd_to_l1(self.dtype, rows, cols, self.stored[1], l1_rows)
-
-    def to_l0(self, outer: int, inner: int, l1_rows: int) -> Move:
-        """L1 to L0A or L0B."""
-        if self.left:
-            left = fractals.l1_to_l0a_transposed if self.k_rows else fractals.l1_to_l0a
-            return left(self.dtype, outer, inner, l1_rows)
-        right = fractals.l1_to_l0b if self.k_rows else fractals.l1_to_l0b_plain
-        return right(self.dtype, inner, outer, l1_rows)
-
-    def l1_step(self, inner: int, l1_rows: int) -> int:
-        """Byte offset in an L1 tile of the element at k = ``inner``."""
-        row, col = (inner, 0) if self.k_rows else (0, inner)
-        return fractals.nz_offset(self.dtype, row, col, l1_rows)
-
-    def _padded(self, outer: int) -> int:
-        return padded_n(self.dtype, outer) if self.k_rows or not self.left else round_up(outer, 16)
+    def chunk(self, index: int) -> tuple[int, int]:
+        """First k and length of a chunk."""
+        start = index * self.chunk_k
+        return start, min(self.chunk_k, self.matrix.inner - start)
 
 
 @dataclass(frozen=True)
@@ -116,20 +62,18 @@ class MatmulLoop:
     """Matrices, sizes and buffers of one matmul kernel.
 
     Attributes:
-        a, b: the matrices.
+        left, right: A and B.
         acc: fp32 or int32.
         base_k: k of one L0 step.
-        chunk_k: k of one L1 buffer.
-        a_ring, b_ring, l0a_ring, l0c_ring: see the module; ``l0b`` shares the flags of L0A.
+        preload: load one chunk ahead, across tiles too; else when the chunk is needed.
+        l0a_ring, l0c_ring: see the module; ``l0b`` shares the flags of L0A.
     """
 
-    a: Matrix
-    b: Matrix
+    left: Side
+    right: Side
     acc: DType
     base_k: int
-    chunk_k: int
-    a_ring: PingPong
-    b_ring: PingPong
+    preload: bool
     l0a_ring: PingPong
     l0b: tuple[Buffer, ...]
     l0c_ring: PingPong
@@ -137,29 +81,28 @@ class MatmulLoop:
     __hash__ = cached_hash
 
     @property
-    def inner(self) -> int:
-        """Length of k."""
-        return self.a.inner
+    def a(self) -> Matrix:
+        """The left matrix."""
+        return self.left.matrix
 
     @property
-    def chunks(self) -> int:
-        """Chunks of one output tile."""
-        return ceil_div(self.inner, self.chunk_k)
+    def b(self) -> Matrix:
+        """The right matrix."""
+        return self.right.matrix
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """A and B."""
+        return (self.left, self.right)
 
     @property
     def steps(self) -> int:
         """L0 steps of one output tile."""
-        full, rest = divmod(self.inner, self.chunk_k)
-        return full * ceil_div(self.chunk_k, self.base_k) + ceil_div(rest, self.base_k)
-
-    def chunk(self, index: int) -> tuple[int, int]:
-        """First k and length of a chunk."""
-        start = index * self.chunk_k
-        return start, min(self.chunk_k, self.inner - start)
+        return ceil_div(self.a.inner, self.base_k)
 
     def rings(self) -> tuple[PingPong, ...]:
         """Everything with flags to prime and drain."""
-        return (self.a_ring, self.b_ring, self.l0a_ring, self.l0c_ring)
+        return (self.left.ring, self.right.ring, self.l0a_ring, self.l0c_ring)
 
 
 def allocate(
@@ -167,36 +110,42 @@ def allocate(
     a: Matrix,
     b: Matrix,
     *,
-    base_m: int,
-    base_n: int,
-    base_k: int,
-    chunk_k: int,
+    base: tuple[int, int, int],
+    steps: tuple[int, int],
     l1_buffers: int,
     l0c_buffers: int,
     l0_buffers: int = L0_BUFFERS,
+    preload: bool = True,
 ) -> MatmulLoop:
     """Reserve the buffers of a loop.
+
+    Args:
+        base: m, n and k of one MMAD.
+        steps: L0 steps in one L1 buffer of A and of B.
 
     Raises:
         CapacityError: a memory is too small.
     """
+    m, n, base_k = base
+    a_chunk, b_chunk = (base_k * count for count in steps)
 
     def ring(name: str, space: Space, size: int, count: int) -> tuple[Buffer, ...]:
         return tuple(memory.alloc(f"{name}{i}", space, size) for i in range(count))
 
-    a_l1 = ring("a", Space.L1, a.l1_bytes(base_m, chunk_k), l1_buffers)
-    b_l1 = ring("b", Space.L1, b.l1_bytes(base_n, chunk_k), l1_buffers)
-    l0a = ring("l0a", Space.L0A, a.l0_bytes(base_m, base_k), l0_buffers)
-    l0b = ring("l0b", Space.L0B, b.l0_bytes(base_n, base_k), l0_buffers)
-    l0c = ring("l0c", Space.L0C, fractals.l0c_bytes(base_m, base_n), l0c_buffers)
+    a_l1 = ring("a", Space.L1, a.l1_bytes(m, a_chunk), l1_buffers)
+    b_l1 = ring("b", Space.L1, b.l1_bytes(n, b_chunk), l1_buffers)
+    l0a = ring("l0a", Space.L0A, a.l0_bytes(m, base_k), l0_buffers)
+    l0b = ring("l0b", Space.L0B, b.l0_bytes(n, base_k), l0_buffers)
+    l0c = ring("l0c", Space.L0C, fractals.l0c_bytes(m, n), l0c_buffers)
+    a_ring = PingPong(a_l1, Pipe.MTE2, Pipe.MTE1, 0)
+    b_ring = PingPong(b_l1, Pipe.MTE2, Pipe.MTE1, l1_buffers)
     return MatmulLoop(
-        a=a,
-        b=b,
+        left=Side(a, a_ring, steps[0], a_chunk, "a"),
+        right=Side(b, b_ring, steps[1], b_chunk, "b"),
         acc=DType.INT32 if a.dtype is DType.INT8 else DType.FP32,
         base_k=base_k,
-        chunk_k=chunk_k,
-        a_ring=PingPong(a_l1, Pipe.MTE2, Pipe.MTE1, 0),
-        b_ring=PingPong(b_l1, Pipe.MTE2, Pipe.MTE1, l1_buffers),
+        # With one buffer there is no room to load ahead into.
+        preload=preload and l1_buffers > 1,
         l0a_ring=PingPong(l0a, Pipe.MTE1, Pipe.CUBE, 0),
         l0b=l0b,
         l0c_ring=PingPong(l0c, Pipe.CUBE, Pipe.FIXP, 0),
@@ -207,7 +156,8 @@ def allocate(
 class Turns:
     """How often the rings were used before a block: which buffer comes next."""
 
-    l1: int = 0
+    a: int = 0
+    b: int = 0
     l0: int = 0
     l0c: int = 0
 
@@ -238,40 +188,26 @@ def drain(k: BlockBuilder, loop: MatmulLoop) -> None:
         ring.drain(k)
 
 
-def load_chunk(
-    k: BlockBuilder,
-    loop: MatmulLoop,
-    m: int,
-    n: int,
-    index: int,
-    turn: int,
-    a_slot: str,
-    b_slot: str,
-) -> None:
-    """MTE2: bring one chunk of A and B of an (m, n) tile into L1.
-
-    Slots name the bases of the tile's first element of A and B.
-    """
-    start, length = loop.chunk(index)
-    sides = (
-        (loop.a, loop.a_ring, m, a_slot),
-        (loop.b, loop.b_ring, n, b_slot),
+def load_chunk(k: BlockBuilder, side: Side, outer: int, index: int, turn: int, slot: str) -> None:
+    """MTE2: bring one chunk of A or B into L1, for a tile of ``outer`` rows or columns."""
+    start, length = side.chunk(index)
+    matrix = side.matrix
+    side.ring.wait_free(k, turn)
+    fractals.emit(
+        k,
+        matrix.to_l1(outer, length),
+        _start_of(side.ring.buffer(turn), matrix.dtype),
+        Operand(Space.GM, patterns.linear(matrix.dtype, 1), matrix.offset(0, start), slot),
+        layout=CopyLayout.PLAIN if matrix.nz else CopyLayout.ND2NZ,
     )
-    for matrix, ring, outer, slot in sides:
-        ring.wait_free(k, turn)
-        fractals.emit(
-            k,
-            matrix.to_l1(outer, length),
-            _start_of(ring.buffer(turn), matrix.dtype),
-            Operand(Space.GM, patterns.linear(matrix.dtype, 1), matrix.offset(0, start), slot),
-            layout=CopyLayout.PLAIN if matrix.nz else CopyLayout.ND2NZ,
-        )
-        ring.publish(k, turn)
+    side.ring.publish(k, turn)
 
 
 def first_load(k: BlockBuilder, loop: MatmulLoop, m: int, n: int) -> None:
-    """MTE2: the first chunk of a core's first tile, from the slots ``next_a`` and ``next_b``."""
-    load_chunk(k, loop, m, n, 0, 0, "next_a", "next_b")
+    """MTE2: the first chunks of a core's first tile, from the slots ``next_a`` and ``next_b``."""
+    if loop.preload:
+        for side, outer in zip(loop.sides, (m, n), strict=True):
+            load_chunk(k, side, outer, 0, 0, f"next_{side.slot}")
 
 
 def compute_tile(
@@ -283,97 +219,118 @@ def compute_tile(
     following: tuple[int, int] | None,
     bias: Bias | None = None,
 ) -> None:
-    """MTE2, MTE1 and CUBE: all chunks of an (m, n) tile, loading one chunk ahead.
+    """MTE2, MTE1 and CUBE: all steps of an (m, n) tile, loading one chunk ahead.
 
-    The tile's first chunk is loaded already; behind its last one, the first chunk of the next
-    tile is loaded, so that MTE2 never waits for a tile to end. Slots: ``a, b`` and, for the
-    next tile, ``next_a, next_b``.
+    With ``preload`` the tile's first chunks are loaded already, and behind the last ones the
+    first chunks of the next tile, so that MTE2 never waits for a tile to end. Slots: ``a, b``
+    and, for the next tile, ``next_a, next_b``. The first MMAD waits until the L0C buffer is
+    free, after the last one it is published to FIXP.
 
     Args:
         following: size of the next tile of the core, or None.
         bias: what the accumulation starts from, else zero.
     """
-    step = turns.l0
-    for index in range(loop.chunks):
-        turn = turns.l1 + index
-        if index + 1 < loop.chunks:
-            load_chunk(k, loop, m, n, index + 1, turn + 1, "a", "b")
-        elif following is not None:
-            load_chunk(k, loop, *following, 0, turn + 1, "next_a", "next_b")
-        compute_chunk(k, loop, m, n, index, Turns(turn, step, turns.l0c), bias)
-        step += ceil_div(loop.chunk(index)[1], loop.base_k)
+    after = following or (0, 0)
+    sides = (
+        (loop.left, m, after[0], turns.a),
+        (loop.right, n, after[1], turns.b),
+    )
+    for step in range(loop.steps):
+        for side, outer, next_outer, turn in sides:
+            if step % side.steps == 0:
+                _load_for(k, loop, side, step // side.steps, outer, next_outer, turn)
+        _compute_step(k, loop, m, n, step, turns, bias)
+    loop.l0c_ring.publish(k, turns.l0c)
 
 
-def compute_chunk(
+def _load_for(
+    k: BlockBuilder,
+    loop: MatmulLoop,
+    side: Side,
+    index: int,
+    outer: int,
+    next_outer: int,
+    turn: int,
+) -> None:
+    """MTE2: what is to be loaded before chunk ``index`` is computed."""
+    if not loop.preload:
+        load_chunk(k, side, outer, index, turn + index, side.slot)
+    elif index + 1 < side.chunks:
+        load_chunk(k, side, outer, index + 1, turn + index + 1, side.slot)
+    elif next_outer:
+        load_chunk(k, side, next_outer, 0, turn + index + 1, f"next_{side.slot}")
+
+
+def _compute_step(
     k: BlockBuilder,
     loop: MatmulLoop,
     m: int,
     n: int,
-    index: int,
+    step: int,
     turns: Turns,
-    bias: Bias | None = None,
+    bias: Bias | None,
 ) -> None:
-    """MTE1 and CUBE: multiply one chunk, accumulating into the L0C buffer of ``turns``.
-
-    The first chunk waits until the L0C buffer is free; the last publishes it to FIXP.
-    """
-    _, length = loop.chunk(index)
-    a_rows, b_rows = loop.a.l1_rows(m, length), loop.b.l1_rows(n, length)
-    out = loop.l0c_ring.buffer(turns.l0c)
-    c = out.linear(loop.acc, fractals.l0c_bytes(m, n) // 4)
-    loop.a_ring.wait_full(k, turns.l1)
-    loop.b_ring.wait_full(k, turns.l1)
-    if index == 0:
+    """MTE1 and CUBE: one L0 step, accumulating into the L0C buffer of ``turns``."""
+    kk = min(loop.base_k, loop.a.inner - step * loop.base_k)
+    l0_turn = turns.l0 + step
+    chunks = [
+        (side, step // side.steps, turn)
+        for side, turn in zip(loop.sides, (turns.a, turns.b), strict=True)
+    ]
+    for side, index, turn in chunks:
+        if step % side.steps == 0:
+            side.ring.wait_full(k, turn + index)
+    if step == 0:
         loop.l0c_ring.wait_free(k, turns.l0c)
-    for step, at in enumerate(range(0, length, loop.base_k)):
-        kk = min(loop.base_k, length - at)
-        turn = turns.l0 + step
-        k.scalar(LOOP_CYCLES)
-        l0a, l0b = load_l0(k, loop, (m, n, kk), at, (a_rows, b_rows), turns.l1, turn)
-        if at + kk == length:
-            loop.a_ring.release(k, turns.l1)
-            loop.b_ring.release(k, turns.l1)
-        loop.l0a_ring.wait_full(k, turn)
-        if index or step:
-            k.mmad(c, l0a, l0b, m=m, n=n, k=kk)
-        elif bias is None:
-            k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=AccumulatorStart.ZERO)
-        else:
-            bias.ring.wait_full(k, bias.turn)
-            start = AccumulatorStart.BIAS
-            k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=start, bias=bias.values)
-            bias.ring.release(k, bias.turn)
-        if ceil_div(m, FRACTAL) * ceil_div(n, FRACTAL) < _SMALL_TILE_FRACTALS:
-            k.pipe_barrier(Pipe.CUBE)
-        loop.l0a_ring.release(k, turn)
-    if index == loop.chunks - 1:
-        loop.l0c_ring.publish(k, turns.l0c)
+    k.scalar(LOOP_CYCLES)
+    l0a, l0b = load_l0(k, loop, (m, n, kk), step, (turns.a, turns.b), l0_turn)
+    for side, index, turn in chunks:
+        if (step + 1) % side.steps == 0 or step + 1 == loop.steps:
+            side.ring.release(k, turn + index)
+    loop.l0a_ring.wait_full(k, l0_turn)
+    c = loop.l0c_ring.buffer(turns.l0c).linear(loop.acc, fractals.l0c_bytes(m, n) // 4)
+    if step:
+        k.mmad(c, l0a, l0b, m=m, n=n, k=kk)
+    elif bias is None:
+        k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=AccumulatorStart.ZERO)
+    else:
+        bias.ring.wait_full(k, bias.turn)
+        start = AccumulatorStart.BIAS
+        k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=start, bias=bias.values)
+        bias.ring.release(k, bias.turn)
+    if ceil_div(m, FRACTAL) * ceil_div(n, FRACTAL) < _SMALL_TILE_FRACTALS:
+        k.pipe_barrier(Pipe.CUBE)
+    loop.l0a_ring.release(k, l0_turn)
 
 
 def load_l0(
     k: BlockBuilder,
     loop: MatmulLoop,
     extent: tuple[int, int, int],
-    at: int,
-    rows: tuple[int, int],
-    l1_turn: int,
+    step: int,
+    l1_turns: tuple[int, int],
     turn: int,
 ) -> tuple[Operand, Operand]:
-    """MTE1: one step of A and B from L1 into L0; returns the operands of the MMAD."""
+    """MTE1: one step of A and B from L1 into L0; returns the operands of the MMAD.
+
+    Args:
+        extent: m, n and k of the MMAD.
+        l1_turns: of the rings of A and B before the tile.
+        turn: of the L0 ring.
+    """
     m, n, kk = extent
     ring = loop.l0a_ring
     ring.wait_free(k, turn)
-    sides = (
-        (loop.a, loop.a_ring, ring.buffer(turn), m, rows[0]),
-        (loop.b, loop.b_ring, loop.l0b[turn % len(loop.l0b)], n, rows[1]),
-    )
+    targets = (ring.buffer(turn), loop.l0b[turn % len(loop.l0b)])
     loaded = []
-    for matrix, source, target, outer, l1_rows in sides:
-        held = source.buffer(l1_turn).at(
-            patterns.linear(matrix.dtype, 1), matrix.l1_step(at, l1_rows)
-        )
-        move = matrix.to_l0(outer, kk, l1_rows)
-        fractals.emit(k, move, _start_of(target, matrix.dtype), held)
+    for side, target, outer, l1_turn in zip(loop.sides, targets, (m, n), l1_turns, strict=True):
+        matrix, index = side.matrix, step // side.steps
+        start, length = side.chunk(index)
+        l1_rows = matrix.l1_rows(outer, length)
+        offset = matrix.l1_step(step * loop.base_k - start, l1_rows)
+        one = patterns.linear(matrix.dtype, 1)
+        held = side.ring.buffer(l1_turn + index).at(one, offset)
+        fractals.emit(k, matrix.to_l0(outer, kk, l1_rows), _start_of(target, matrix.dtype), held)
         elements = matrix.l0_bytes(outer, kk) // matrix.dtype.size_bytes
         loaded.append(target.linear(matrix.dtype, elements))
     ring.publish(k, turn)

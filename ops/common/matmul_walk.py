@@ -78,7 +78,8 @@ def visits_of(loop: MatmulLoop, places: list[Place]) -> list[Visit]:
     for i, p in enumerate(places):
         after = places[i + 1] if i + 1 < len(places) else None
         turns = Turns(
-            l1=i * loop.chunks % len(loop.a_ring.buffers),
+            a=i * loop.left.chunks % len(loop.left.ring.buffers),
+            b=i * loop.right.chunks % len(loop.right.ring.buffers),
             l0=i * loop.steps % L0_BUFFERS,
             l0c=i % len(loop.l0c_ring.buffers),
         )

@@ -29,8 +29,28 @@ def swizzled(m_tiles: int, n_tiles: int, group: int) -> list[Tile]:
     return order
 
 
-def deal(split: Split, m_tiles: int, n_tiles: int, cores: int, group: int) -> list[list[Tile]]:
-    """The tiles of each core, in the order in which it computes them."""
+def deal(
+    split: Split, m_tiles: int, n_tiles: int, cores: int, group: int, passes: int = 1
+) -> list[list[Tile]]:
+    """The tiles of each core, in the order in which it computes them.
+
+    Args:
+        group: rows of tiles in one band of the swizzled order.
+        passes: bands of rows that all cores finish before the next: what they load of A then
+            fits L2 more easily.
+    """
+    dealt: list[list[Tile]] = [[] for _ in range(cores)]
+    height = ceil_div(m_tiles, passes)
+    for top in range(0, m_tiles, height):
+        band = _deal_band(split, min(height, m_tiles - top), n_tiles, cores, group)
+        for mine, tiles in zip(dealt, band, strict=True):
+            mine += [(m + top, n) for m, n in tiles]
+    return dealt
+
+
+def _deal_band(
+    split: Split, m_tiles: int, n_tiles: int, cores: int, group: int
+) -> list[list[Tile]]:
     if split is Split.INTERLEAVED:
         order = swizzled(m_tiles, n_tiles, group)
         return [order[core::cores] for core in range(cores)]

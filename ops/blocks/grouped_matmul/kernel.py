@@ -35,12 +35,11 @@ def build(
         builder.memory(CoreKind.AIC),
         product.a,
         product.b,
-        base_m=tiling.base_m,
-        base_n=tiling.base_n,
-        base_k=tiling.base_k,
-        chunk_k=tiling.chunk_k,
+        base=tiling.base,
+        steps=(tiling.step_k, tiling.step_kb),
         l1_buffers=tiling.l1_buffers,
         l0c_buffers=tiling.l0c_buffers,
+        preload=tiling.preload,
     )
     for core, places in enumerate(_deal(params, tiling, ranges, gm)):
         if places:
@@ -72,7 +71,11 @@ def _deal(
     for group, (first, rows) in enumerate(ranges):
         down = ceil_div(rows, tiling.base_m)
         weight = gm["b"].address + group * weight_bytes
-        tiles = deal(tiling.split, down, across, tiling.cores, tiling.swizzle) if down else []
+        tiles = (
+            deal(tiling.split, down, across, tiling.cores, tiling.swizzle, tiling.passes)
+            if down
+            else []
+        )
         for core, mine in enumerate(tiles):
             for i, j in mine:
                 row, col = first + i * tiling.base_m, j * tiling.base_n

@@ -39,15 +39,14 @@ def build(params: MatmulParams, tiling: MatmulTiling, chip: Chip, control: Array
         builder.memory(CoreKind.AIC),
         params.a,
         params.b,
-        base_m=tiling.base_m,
-        base_n=tiling.base_n,
-        base_k=tiling.base_k,
-        chunk_k=tiling.chunk_k,
+        base=tiling.base,
+        steps=(tiling.step_k, tiling.step_kb),
         l1_buffers=tiling.l1_buffers,
         l0c_buffers=tiling.l0c_buffers,
+        preload=tiling.preload,
     )
     m_tiles, n_tiles = ceil_div(params.M, tiling.base_m), ceil_div(params.N, tiling.base_n)
-    dealt = deal(tiling.split, m_tiles, n_tiles, tiling.cores, tiling.swizzle)
+    dealt = deal(tiling.split, m_tiles, n_tiles, tiling.cores, tiling.swizzle, tiling.passes)
     for core, tiles in enumerate(dealt):
         if tiles:
             work = visits(loop, tiles, (tiling.base_m, tiling.base_n), (a.address, b.address))

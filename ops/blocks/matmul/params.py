@@ -9,7 +9,7 @@ from npusim.errors import ParameterError
 from npusim.numerics.formats import DType, type_name
 from npusim.numerics.layouts import to_nz
 from npusim.ops.common.arguments import Arguments
-from npusim.ops.common.matmul_loop import Matrix
+from npusim.ops.common.matmul_matrix import Matrix
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.raw_inputs import values
 

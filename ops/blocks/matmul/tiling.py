@@ -14,13 +14,15 @@ from npusim.errors import CapacityError, ParameterError
 from npusim.ops.blocks.matmul.params import MatmulParams
 from npusim.ops.common.arguments import with_overrides
 from npusim.ops.common.fractals import FRACTAL, ceil_div, l0c_bytes, padded_n, round_up
-from npusim.ops.common.matmul_loop import L0_BUFFERS, Matrix
+from npusim.ops.common.matmul_loop import L0_BUFFERS
+from npusim.ops.common.matmul_matrix import Matrix
 from npusim.ops.common.tile_order import Split
 
 _MAX_SIDE = 512
 _ROW_BYTES = 512  # rows of a chunk that L2 and HBM serve at full rate
 _MAX_STEP_BYTES = 256  # longer L0 steps delay the first MMAD and save nothing
 _SHARERS = 5  # cores that typically read the same tile of a swizzled order
+_INNER_KNOBS = {"step_k", "step_kb", "base_k", "l1_buffers", "l0c_buffers"}
 _MAX_EXTENT = 4095  # of m, n and k in one MMAD
 
 
@@ -31,10 +33,12 @@ class MatmulTiling:
     Attributes:
         base_m, base_n: output tile of one core.
         base_k: k of one L0 buffer.
-        step_k: L0 steps in one L1 buffer.
+        step_k, step_kb: L0 steps in one L1 buffer of A and of B; B follows A unless given.
         l1_buffers, l0c_buffers: depth of the rings (L0A and L0B have two).
         swizzle: rows of tiles in one band of the tile order.
         split: how tiles are dealt to cores.
+        passes: bands of rows of tiles, each finished by all cores before the next.
+        preload: load one chunk ahead (with two L1 buffers or more), else when it is needed.
         cores: AICs used.
     """
 
@@ -42,16 +46,24 @@ class MatmulTiling:
     base_n: int
     base_k: int
     step_k: int
+    step_kb: int
     l1_buffers: int
     l0c_buffers: int
     swizzle: int
     split: Split
+    passes: int
+    preload: bool
     cores: int
 
     @property
-    def chunk_k(self) -> int:
-        """k of one L1 buffer."""
-        return self.base_k * self.step_k
+    def base(self) -> tuple[int, int, int]:
+        """m, n and k of one MMAD."""
+        return (self.base_m, self.base_n, self.base_k)
+
+    @property
+    def chunks_k(self) -> tuple[int, int]:
+        """k of one L1 buffer of A and of B."""
+        return (self.base_k * self.step_k, self.base_k * self.step_kb)
 
 
 @dataclass(frozen=True)
@@ -86,6 +98,8 @@ def tiling(
         ParameterError: unknown knob, misaligned base size or too many cores.
         CapacityError: L1, L0A, L0B or L0C overflow.
     """
+    if "step_k" in overrides:
+        overrides = {"step_kb": overrides["step_k"], **overrides}
     fixed = {k: v for k, v in overrides.items() if k in ("base_m", "base_n", "cores")}
     candidates = [
         c
@@ -94,7 +108,10 @@ def tiling(
     ] or [_completed(params, chip, FRACTAL, padded_n(params.dtype, 1), chip.cores.aic, limits)]
     best = min(candidates, key=lambda c: _estimate(params, chip, c))
     chosen = with_overrides("matmul tiling", best, overrides)
-    if not {"step_k", "base_k", "l1_buffers", "l0c_buffers"} & overrides.keys() and fixed:
+    if (
+        not {"step_k", "step_kb", "base_k", "l1_buffers", "l0c_buffers"} & overrides.keys()
+        and fixed
+    ):
         derived = _completed(params, chip, chosen.base_m, chosen.base_n, chosen.cores, limits)
         chosen = with_overrides("matmul tiling", derived, overrides)
     check(params, chip, chosen, limits)
@@ -140,11 +157,13 @@ def check(params: MatmulParams, chip: Chip, t: MatmulTiling, limits: Limits = NO
 
 def _overflows(params: MatmulParams, chip: Chip, t: MatmulTiling, limits: Limits) -> str | None:
     a, b = params.a, params.b
+    a_chunk, b_chunk = t.chunks_k
     needs = {
         "L1": (
-            t.l1_buffers * (a.l1_bytes(t.base_m, t.chunk_k) + b.l1_bytes(t.base_n, t.chunk_k)),
+            t.l1_buffers * (a.l1_bytes(t.base_m, a_chunk) + b.l1_bytes(t.base_n, b_chunk)),
             chip.sizes.l1 - limits.l1_bytes,
-            f"{t.l1_buffers} x (base_m {t.base_m} + base_n {t.base_n}) x {t.chunk_k} of K",
+            f"{t.l1_buffers} x (base_m {t.base_m} x {a_chunk} of K + base_n {t.base_n} x "
+            f"{b_chunk} of K)",
         ),
         "L0A": (
             L0_BUFFERS * a.l0_bytes(t.base_m, t.base_k),
@@ -223,10 +242,13 @@ def _completed(
         base_n=n,
         base_k=base_k,
         step_k=step_k,
+        step_kb=step_k,
         l1_buffers=2,
         l0c_buffers=2 if 2 * l0c_bytes(m, n) <= chip.sizes.l0c else 1,
         swizzle=max(1, round(cores**0.5 * (n / m) ** 0.5)),
         split=Split.INTERLEAVED,
+        passes=1,
+        preload=True,
         cores=cores,
     )
 
@@ -244,8 +266,8 @@ def _estimate(params: MatmulParams, chip: Chip, t: MatmulTiling) -> tuple[float,
     shared = float(chip.clock.bytes_per_cycle(chip.l2.read_bw_gbps)) * (
         min(_SHARERS, busy) ** -chip.l2.same_line_exponent
     )
-    pipe_a, bytes_a = _load(params.a, chip, m, t.chunk_k)
-    pipe_b, bytes_b = _load(params.b, chip, n, t.chunk_k)
+    pipe_a, bytes_a = _load(params.a, chip, m, t.chunks_k[0])
+    pipe_b, bytes_b = _load(params.b, chip, n, t.chunks_k[1])
     loads = max(pipe_a + pipe_b, (bytes_a + bytes_b) * busy / shared)
     to_l0 = steps * 2 * chip.l1_l0a.flagged_extra_cycles + params.K * size * (
         m / chip.l1_l0a.bytes_per_cycle + n / chip.l1_l0b.bytes_per_cycle

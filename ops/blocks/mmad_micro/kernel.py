@@ -29,10 +29,8 @@ def build(params: MmadMicroParams, tiling: MmadMicroTiling, chip: Chip, control:
         builder.memory(CoreKind.AIC),
         t.a,
         t.b,
-        base_m=t.M,
-        base_n=t.N,
-        base_k=k_padded,
-        chunk_k=k_padded,
+        base=(t.M, t.N, k_padded),
+        steps=(1, 1),
         l1_buffers=1,
         l0c_buffers=1,
         l0_buffers=1,
@@ -53,22 +51,21 @@ def build(params: MmadMicroParams, tiling: MmadMicroTiling, chip: Chip, control:
 
 def load(k: BlockBuilder, loop: MatmulLoop) -> None:
     """GM to L1 to L0."""
-    m, n, kk = loop.a.outer, loop.b.outer, loop.inner
+    m, n, kk = loop.a.outer, loop.b.outer, loop.a.inner
     matmul_loop.prime(k, loop)
-    matmul_loop.load_chunk(k, loop, m, n, 0, 0, "next_a", "next_b")
-    loop.a_ring.wait_full(k, 0)
-    loop.b_ring.wait_full(k, 0)
-    rows = (loop.a.l1_rows(m, kk), loop.b.l1_rows(n, kk))
-    matmul_loop.load_l0(k, loop, (m, n, kk), 0, rows, 0, 0)
-    loop.a_ring.release(k, 0)
-    loop.b_ring.release(k, 0)
+    matmul_loop.first_load(k, loop, m, n)
+    for side in loop.sides:
+        side.ring.wait_full(k, 0)
+    matmul_loop.load_l0(k, loop, (m, n, kk), 0, (0, 0), 0)
+    for side in loop.sides:
+        side.ring.release(k, 0)
     loop.l0a_ring.wait_full(k, 0)
     loop.l0c_ring.wait_free(k, 0)
 
 
 def multiply(k: BlockBuilder, loop: MatmulLoop, count: int, barrier: bool, first: bool) -> None:
     """``count`` MMADs on what L0 holds."""
-    m, n, kk = loop.a.outer, loop.b.outer, loop.inner
+    m, n, kk = loop.a.outer, loop.b.outer, loop.a.inner
     a_size = loop.a.l0_bytes(m, kk) // loop.a.dtype.size_bytes
     b_size = loop.b.l0_bytes(n, kk) // loop.b.dtype.size_bytes
     a = loop.l0a_ring.buffer(0).linear(loop.a.dtype, a_size)

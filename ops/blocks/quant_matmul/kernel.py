@@ -72,7 +72,7 @@ def build(
     )
     product = params.product
     m_tiles, n_tiles = ceil_div(product.M, tiling.base_m), ceil_div(product.N, tiling.base_n)
-    dealt = deal(tiling.split, m_tiles, n_tiles, tiling.cores, tiling.swizzle)
+    dealt = deal(tiling.split, m_tiles, n_tiles, tiling.cores, tiling.swizzle, tiling.passes)
     addresses = (gm["a"].address, gm["b"].address)
     for core, tiles in enumerate(dealt):
         if tiles:
@@ -98,12 +98,11 @@ def _cube_side(
         memory,
         params.product.a,
         params.product.b,
-        base_m=tiling.base_m,
-        base_n=tiling.base_n,
-        base_k=tiling.base_k,
-        chunk_k=tiling.chunk_k,
+        base=tiling.base,
+        steps=(tiling.step_k, tiling.step_kb),
         l1_buffers=tiling.l1_buffers,
         l0c_buffers=tiling.l0c_buffers,
+        preload=tiling.preload,
     )
     columns = limits(params, chip).base_n
 

@@ -56,6 +56,9 @@ def test_fp32_result(check_block: Check, dtype: str) -> None:
     base_n=st.sampled_from([16, 32, 64]),
     base_k=st.sampled_from([16, 32]),
     step_k=st.integers(1, 3),
+    step_kb=st.integers(1, 3),
+    passes=st.integers(1, 3),
+    preload=st.booleans(),
     l1_buffers=st.integers(1, 3),
     l0c_buffers=st.integers(1, 2),
     swizzle=st.integers(1, 4),
@@ -113,10 +116,16 @@ def test_a_large_cube_is_a_few_thousand_instances() -> None:
 @pytest.mark.parametrize("split", Split)
 @settings(deadline=None)
 @given(
-    m=st.integers(1, 12), n=st.integers(1, 12), cores=st.integers(1, 25), group=st.integers(1, 5)
+    m=st.integers(1, 12),
+    n=st.integers(1, 12),
+    cores=st.integers(1, 25),
+    group=st.integers(1, 5),
+    passes=st.integers(1, 4),
 )
-def test_every_tile_is_dealt_once(split: Split, m: int, n: int, cores: int, group: int) -> None:
-    dealt = deal(split, m, n, cores, group)
+def test_every_tile_is_dealt_once(
+    split: Split, m: int, n: int, cores: int, group: int, passes: int
+) -> None:
+    dealt = deal(split, m, n, cores, group, passes)
     assert len(dealt) == cores
     counts = Counter(tile for tiles in dealt for tile in tiles)
     assert counts == Counter({(i, j): 1 for i in range(m) for j in range(n)})
@@ -161,7 +170,7 @@ def test_messages() -> None:
         "use smaller base sizes or fewer buffers"
     )
     assert message(cube, {"base_m": 128, "base_n": 256, "base_k": 64, "step_k": 8}) == (
-        "matmul tiling: 2 x (base_m 128 + base_n 256) x 512 of K needs 786432 B of L1, "
+        "matmul tiling: 2 x (base_m 128 x 512 of K + base_n 256 x 512 of K) needs 786432 B of L1, "
         "524288 B available; use smaller base sizes or fewer buffers"
     )
     assert message(cube, {"l1_buffers": 5}) == (
