@@ -16,8 +16,10 @@ from npusim.bench.gemm import GemmShape, gemm_program
 from npusim.chips.load import load_chip
 from npusim.chips.model import Chip
 from npusim.isa.program import Program
+from npusim.timing.compiled_streams import pack
 from npusim.timing.costs import cost_table
-from npusim.timing.options import CacheState, Engine, Level
+from npusim.timing.memory_state import new_memory
+from npusim.timing.options import Engine, Level
 from npusim.timing.run import run_timing
 from npusim.traces.chrome import write_chrome_trace
 
@@ -75,13 +77,17 @@ def engine_figures(timeouts: Figure, repeats: int) -> Iterator[Figure]:
 
 
 def _engine_seconds(program: Program, chip: Chip, level: Level, repeats: int) -> float:
-    """CPU time of the engine without the cost pass."""
+    """CPU time of the main loop and its tables of state, without costs and packing."""
     from npusim.timing import engine_compiled  # imports numba
 
     costs = cost_table(program, chip)
-    offset = np.zeros(program.cores, dtype=np.int64)
-    run = partial(engine_compiled.run, program, costs, l2=CacheState.COLD, level=level)
-    return cpu_seconds(partial(run, start_offset=offset), repeats)
+    packed = pack(program, costs, np.zeros(program.cores, dtype=np.int64))
+
+    def run() -> None:
+        memory = new_memory(program, costs)
+        engine_compiled.run_packed(program, packed, memory, engine_compiled.AHEAD, level)
+
+    return cpu_seconds(run, repeats)
 
 
 def growth_figures(figures: dict[str, Figure]) -> Iterator[Figure]:

@@ -12,12 +12,13 @@ from npusim.bench.engines import (
 from npusim.bench.figures import Figure
 from npusim.bench.numerics import model_figures, product_figures
 from npusim.bench.operators import operator_figures
-from npusim.bench.processes import command_figures, memory_figures
+from npusim.bench.processes import command_figures, compile_figures, memory_figures
 from npusim.bench.yardsticks import float32_blas, simpy_timeouts
 from npusim.timing.warmup import warmup
 
-REPEATS = 5
+REPEATS = 9
 QUICK_REPEATS = 1
+COMMAND_REPEATS = 3
 
 
 def measure(progress: Callable[[str], None] | None = None, *, quick: bool = False) -> list[Figure]:
@@ -49,6 +50,7 @@ def measure(progress: Callable[[str], None] | None = None, *, quick: bool = Fals
     take("numerics", product_figures(blas, repeats))
     take("accumulation models", model_figures(blas, repeats))
     if not quick:
-        take("commands", command_figures(repeats))
+        take("commands", command_figures(COMMAND_REPEATS))
         take("memory", memory_figures())
+        take("compilation", compile_figures())
     return figures

@@ -60,6 +60,13 @@ def memory_figures(large: GemmShape = LARGE) -> Iterator[Figure]:
         yield Figure(f"{name}: whole process", used.cpu_seconds, "s")
 
 
+def compile_figures() -> Iterator[Figure]:
+    """CPU time of the very first run on a machine, with nothing compiled yet."""
+    with tempfile.TemporaryDirectory() as folder:
+        used = use_of(_FIRST_RUN.format(folder=folder))
+    yield Figure("very first run: compilation", used.cpu_seconds, "s")
+
+
 def time_shape(shape: GemmShape) -> int:
     """Build and time a GEMM at level summary; returns its instructions."""
     chip = bench_chip()
@@ -92,10 +99,23 @@ from {module} import time_shape
 time_shape({shape!r})
 """
 
-# ru_maxrss is in KiB on Linux and in bytes on macOS.
+_FIRST_RUN = """
+from pathlib import Path
+from npusim.timing import cache
+cache.user_cache_root = lambda: Path({folder!r})
+from npusim.timing.warmup import warmup
+warmup()
+"""
+
+# The peak that getrusage tells includes that of the process this one was started from, so the
+# kernel's own count goes first. ru_maxrss is in KiB on Linux and in bytes on macOS.
 _REPORT = """
-import json, resource, sys
+import json, pathlib, resource, sys
 use = resource.getrusage(resource.RUSAGE_SELF)
 peak = use.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+status = pathlib.Path("/proc/self/status")
+if status.exists():
+    lines = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+    peak = int(lines[0].split()[1]) * 1024
 print(json.dumps(dict(cpu_seconds=use.ru_utime + use.ru_stime, peak_bytes=peak)))
 """

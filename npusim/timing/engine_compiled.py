@@ -68,16 +68,36 @@ def run(
     ahead = AHEAD
     while True:
         memory = new_memory(program, costs, runs)
-        status, state, out = _run_once(program, packed, memory, ahead, level)
+        status, state, out = run_packed(program, packed, memory, ahead, level)
         if status != FLAGS_FULL:
             break
         ahead *= 2
     for _ in range(1, runs if status != DEADLOCK else 1):
         rewind(memory)
-        status, state, out = _run_once(program, packed, memory, ahead, level)
+        status, state, out = run_packed(program, packed, memory, ahead, level)
     if status == DEADLOCK:
         raise deadlock_error(program, *waiting_units(packed, state))
     return engine_result(program, costs, memory, out, level)
+
+
+def run_packed(
+    program: Program, packed: Packed, memory: Memory, ahead: int, level: Level
+) -> tuple[int, State, Output]:
+    """One run of the main loop over tables that are laid out.
+
+    Args:
+        ahead: sets of one flag that may be resolved before their waits.
+
+    Returns:
+        how it ended (see `compiled_state`), and what it left.
+    """
+    state = new_state(packed, ahead)
+    slots = program.cores * PIPES
+    out = new_output(program.executed, slots, len(program.stages), level)
+    scratch = np.zeros(slots, np.int64)
+    loop = compiled_loop_function()
+    status = loop(packed.streams, packed.counters, state, memory, out, scratch)
+    return status, state, out
 
 
 def compiled_sources() -> list[Path]:
@@ -108,15 +128,3 @@ def _compile(function: Callable[..., int], **options: bool) -> Callable[..., int
     njit: Callable[..., Any] = numba.njit  # its stubs do not know all options
     compiled: Callable[..., int] = njit(**_OPTIONS, **options)(function)
     return compiled
-
-
-def _run_once(
-    program: Program, packed: Packed, memory: Memory, ahead: int, level: Level
-) -> tuple[int, State, Output]:
-    state = new_state(packed, ahead)
-    slots = program.cores * PIPES
-    out = new_output(program.executed, slots, len(program.stages), level)
-    scratch = np.zeros(slots, np.int64)
-    loop = compiled_loop_function()
-    status = loop(packed.streams, packed.counters, state, memory, out, scratch)
-    return status, state, out
