@@ -38,9 +38,7 @@ def build(params: MmadMicroParams, tiling: MmadMicroTiling, chip: Chip, control:
     for core in range(tiling.cores):
         aic = builder.aic(core)
         where = gm["c"].address if core == 0 else copies.at(core)
-        builder.place(
-            aic, load, (loop,), stage="load", next_a=gm["a"].address, next_b=gm["b"].address
-        )
+        builder.place(aic, load, (loop,), stage="load", a=gm["a"].address, b=gm["b"].address)
         for first in range(0, params.count, _AT_ONCE):
             count = min(_AT_ONCE, params.count - first)
             args = (loop, count, params.barrier, first == 0)
@@ -53,8 +51,8 @@ def load(k: BlockBuilder, loop: MatmulLoop) -> None:
     """GM to L1 to L0."""
     m, n, kk = loop.a.outer, loop.b.outer, loop.a.inner
     matmul_loop.prime(k, loop)
-    matmul_loop.first_load(k, loop, m, n)
-    for side in loop.sides:
+    for side, outer in zip(loop.sides, (m, n), strict=True):
+        matmul_loop.load_chunk(k, side, outer, 0, 0, side.slot)
         side.ring.wait_full(k, 0)
     matmul_loop.load_l0(k, loop, (m, n, kk), 0, (0, 0), 0)
     for side in loop.sides:
