@@ -26,6 +26,7 @@ _PACKAGES = {
     "static_quant": "npusim.ops.blocks.static_quant",
     "apply_adamw": "npusim.ops.blocks.apply_adamw",
     "dequant_swiglu_quant": "npusim.ops.blocks.dequant_swiglu_quant",
+    "kv_rms_norm_rope_cache": "npusim.ops.blocks.kv_rms_norm_rope_cache",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

@@ -12,6 +12,7 @@ from npusim.numerics.formats import DType
 from npusim.ops.blocks.rotary.params import RotaryParams, areas, tensors
 from npusim.ops.common import vector_stream
 from npusim.ops.common.operator import Arrays
+from npusim.ops.common.rotation import rotate_half
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.row_stream import place_rows, stream_rows
 from npusim.ops.common.tensors import declare
@@ -60,10 +61,7 @@ def rotate(v: VectorWriter, params: RotaryParams, stream: Stream, tokens: int, t
     x, cos, sin = _widened(v, params, stream, tokens, turn)
     rotated = stream.scratch[1]
     heads, dim = tokens * params.heads, params.dim
-    half = patterns.nd(F32, heads, dim // 2, dim)
-    low, high = 0, dim // 2 * 4
-    v.op(Opcode.VMULS, rotated.at(half, low), x.at(half, high), scalar=-1.0)
-    v.op(Opcode.VCOPY, rotated.at(half, high), x.at(half, low))
+    rotate_half(v, rotated, x, heads, dim)
     _by_token(v, params, rotated, rotated, sin, tokens)
     # The products may not overwrite an input that another turn still reads: they go to y.
     narrow = params.dtype is not DType.FP32

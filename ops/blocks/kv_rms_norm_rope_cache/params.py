@@ -1,0 +1,275 @@
+"""Arguments, UB areas and tiling of the fused key path.
+
+Two forms, told apart by ``value``:
+
+* 0, latent keys: a row of ``kv`` is a latent part (normalised, to ``ckv_cache``) and a rotary
+  part (rotated, to ``k_cache``).
+* above 0, full keys: the whole row is normalised, its last ``rope`` columns are rotated, the
+  result goes to ``k_cache`` and a row of ``v`` to ``v_cache``. Which columns are rotated is
+  inferred from the shapes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from npusim.chips.model import Chip
+from npusim.errors import ParameterError
+from npusim.isa import patterns
+from npusim.isa.patterns import pattern
+from npusim.numerics.formats import DType
+from npusim.ops.common.arguments import Arguments, options_of
+from npusim.ops.common.fractals import ceil_div
+from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
+from npusim.ops.common.raw_inputs import permutation, values
+from npusim.ops.common.row_formulas import row_scratch_bytes
+from npusim.ops.common.row_ops import mapped_bytes
+from npusim.ops.common.row_params import LARGEST, NARROW_FLOATS, RowTiling, row_tiling
+from npusim.ops.common.row_stream import RowTensor
+from npusim.ops.common.vector_stream import stream_bytes
+
+NAME = "kv_rms_norm_rope_cache"
+DEFAULTS: dict[str, Any] = {
+    "batch": 1,
+    "heads": 1,
+    "seq": 64,
+    "norm": 512,
+    "rope": 64,
+    "value": 0,
+    "block_size": 128,
+    "blocks": None,
+    "layout": "nd",
+    "dense": False,
+    "epsilon": 1e-5,
+    "dtype": "bf16",
+}
+_STEP = 16  # elements of 32 bytes
+
+
+class CacheLayout(Enum):
+    """Blocks of a cache: rows in one piece, or cut into 32-byte pieces."""
+
+    ND = "nd"
+    NZ = "nz"
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One cache: ``blocks`` blocks of ``block_size`` tokens of ``heads`` rows of ``width``."""
+
+    name: str
+    dtype: DType
+    layout: CacheLayout
+    blocks: int
+    block_size: int
+    heads: int
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(blocks, block_size, heads, width), or (blocks, pieces, block_size, 16)."""
+        if self.layout is CacheLayout.ND:
+            return (self.blocks, self.block_size, self.heads, self.width)
+        pieces = self.heads * self.width // self.dtype.c0
+        return (self.blocks, pieces, self.block_size, self.dtype.c0)
+
+    @property
+    def row(self) -> patterns.Pattern:
+        """A head's row in GM."""
+        if self.layout is CacheLayout.ND:
+            return patterns.linear(self.dtype, self.width)
+        c0 = self.dtype.c0
+        return pattern(self.dtype, ((self.width // c0, self.block_size * c0), (c0, 1)))
+
+    def offset(self, slot: int, head: int) -> int:
+        """Bytes from the start of the cache to the row of a head in a slot."""
+        block, place = divmod(slot, self.block_size)
+        start = block * self.block_size * self.heads * self.width
+        if self.layout is CacheLayout.ND:
+            inside = (place * self.heads + head) * self.width
+        else:
+            inside = head * self.width * self.block_size + place * self.dtype.c0
+        return (start + inside) * self.dtype.size_bytes
+
+
+@dataclass(frozen=True)
+class KvCacheParams:
+    """Keys of ``batch`` x ``heads`` x ``seq`` rows; a token's heads share its slot.
+
+    Attributes:
+        norm: columns that are normalised; rope: columns that are rotated.
+        value: columns of ``v``, see the module.
+        dense: the rows are written in order, too.
+    """
+
+    batch: int
+    heads: int
+    seq: int
+    norm: int
+    rope: int
+    value: int
+    block_size: int
+    blocks: int
+    layout: CacheLayout
+    dense: bool
+    epsilon: float
+    dtype: DType
+
+    @property
+    def rows(self) -> int:
+        """Rows of ``kv``."""
+        return self.batch * self.heads * self.seq
+
+    @property
+    def tokens(self) -> int:
+        """Tokens, and entries of ``index``."""
+        return self.batch * self.seq
+
+    @property
+    def width(self) -> int:
+        """Columns of ``kv``."""
+        return self.norm + (0 if self.value else self.rope)
+
+    def place(self, row: int) -> tuple[int, int]:
+        """(token, head) of a row."""
+        batch, rest = divmod(row, self.heads * self.seq)
+        head, position = divmod(rest, self.seq)
+        return batch * self.seq + position, head
+
+    @property
+    def loads(self) -> tuple[RowTensor, ...]:
+        """Tensors whose rows are read."""
+        tables = (RowTensor(name, self.dtype, self.rope) for name in ("cos", "sin"))
+        v = (RowTensor("v", self.dtype, self.value),) if self.value else ()
+        return (RowTensor("kv", self.dtype, self.width), *tables, *v)
+
+    @property
+    def caches(self) -> tuple[Cache, Cache]:
+        """The two caches, in the order of the parts of a tile's results."""
+        names = ("k_cache", "v_cache") if self.value else ("ckv_cache", "k_cache")
+        widths = (self.width, self.value) if self.value else (self.norm, self.rope)
+        sizes = (self.layout, self.blocks, self.block_size, self.heads)
+        first, second = (
+            Cache(name, self.dtype, *sizes, width)
+            for name, width in zip(names, widths, strict=True)
+        )
+        return first, second
+
+    @property
+    def stores(self) -> tuple[RowTensor, ...]:
+        """Results in order: what was computed, not ``v``."""
+        if not self.dense:
+            return ()
+        names = ("k",) if self.value else ("ckv", "k_rope")
+        caches = self.caches[: len(names)]
+        return tuple(RowTensor(n, self.dtype, c.width) for n, c in zip(names, caches, strict=True))
+
+
+def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> KvCacheParams:
+    """Checked arguments; without ``blocks`` the cache has one more than the tokens need.
+
+    Raises:
+        ParameterError: unknown name, impossible value, or fewer slots than tokens.
+    """
+    given = Arguments(NAME, raw, DEFAULTS)
+    widths = {name: given.integer(name, 0, LARGEST) for name in ("norm", "rope", "value")}
+    for name, width in widths.items():
+        if width % _STEP or (name != "value" and not width):
+            raise ParameterError(f"{NAME}: {name} is {width}, it must be a multiple of {_STEP}")
+    if widths["value"] and widths["rope"] > widths["norm"]:
+        raise ParameterError(
+            f"{NAME}: rope is {widths['rope']}, with value it is part of the {widths['norm']} "
+            "columns of norm"
+        )
+    tokens = given.integer("batch", 1, LARGEST) * given.integer("seq", 1, LARGEST)
+    size = given.integer("block_size", 1, LARGEST)
+    blocks = given.optional_integer("blocks", 1, LARGEST) or ceil_div(tokens, size) + 1
+    if blocks * size < tokens:
+        raise ParameterError(
+            f"{NAME}: {blocks} blocks of {size} are {blocks * size} slots for {tokens} tokens; "
+            "give more blocks"
+        )
+    return KvCacheParams(
+        batch=given.integer("batch", 1, LARGEST),
+        heads=given.integer("heads", 1, LARGEST),
+        seq=given.integer("seq", 1, LARGEST),
+        **widths,
+        block_size=size,
+        blocks=blocks,
+        layout=given.choice("layout", options_of(CacheLayout)),
+        dense=given.flag("dense"),
+        epsilon=given.number("epsilon"),
+        dtype=given.choice("dtype", NARROW_FLOATS),
+    )
+
+
+def tensors(params: KvCacheParams) -> tuple[TensorSpec, ...]:
+    """``kv``, ``cos``, ``sin``, ``v``, ``gamma``, ``index`` (control); caches; dense results."""
+    dtype, axes = params.dtype, (params.batch, params.heads, params.seq)
+    return (
+        *(TensorSpec(t.slot, dtype, (*axes, t.cols), TensorRole.INPUT) for t in params.loads),
+        TensorSpec("gamma", dtype, (params.norm,), TensorRole.INPUT),
+        TensorSpec("index", DType.INT64, (params.tokens,), TensorRole.CONTROL),
+        *(TensorSpec(c.name, dtype, c.shape, TensorRole.INOUT) for c in params.caches),
+        *(TensorSpec(t.slot, dtype, (*axes, t.cols), TensorRole.OUTPUT) for t in params.stores),
+    )
+
+
+def make_inputs(params: KvCacheParams, seed: int, names: frozenset[str]) -> Arrays:
+    """Random rows and caches; the index is the start of a permutation of all slots."""
+    made: Arrays = {}
+    for t in tensors(params):
+        if t.name not in names:
+            continue
+        if t.name == "index":
+            slots = permutation(seed, t.name, params.blocks * params.block_size)
+            made[t.name] = slots[: params.tokens].astype(np.int64)
+        else:
+            made[t.name] = values(seed, t.name, t.dtype, t.shape, 0)
+    return made
+
+
+@dataclass(frozen=True)
+class Areas:
+    """Bytes of the UB areas for tiles of some rows.
+
+    Scratch, in this order: rows in fp32, gamma in fp32, pieces, lanes, numbers, blocks, pairs
+    split, the same rotated, cos and sin in fp32.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    scratch: tuple[int, ...]
+
+
+def areas(params: KvCacheParams, rows: int) -> Areas:
+    """UB areas of a tile."""
+    table = rows * params.rope * 4
+    return Areas(
+        inputs=tuple(t.tile_bytes(rows) for t in params.loads),
+        outputs=tuple(rows * c.width * c.dtype.size_bytes for c in params.caches),
+        scratch=(
+            rows * params.width * 4,
+            params.norm * 4,
+            mapped_bytes(rows, params.width),
+            *row_scratch_bytes(rows),
+            *((table,) * 4),
+        ),
+    )
+
+
+def tiling(params: KvCacheParams, chip: Chip, overrides: Mapping[str, Any]) -> RowTiling:
+    """Whole rows; see `row_tiling`.
+
+    Raises:
+        ParameterError, CapacityError: as in `row_tiling`.
+    """
+
+    def needed(rows: int, buffers: int) -> int:
+        a = areas(params, rows)
+        return stream_bytes(a.inputs, a.outputs, a.scratch, buffers)
+
+    return row_tiling(NAME, params.rows, chip, overrides, needed)
