@@ -74,10 +74,16 @@ def _verify_rows(
     table, lines = dict(patterns), dict(sources)
     for row, record in enumerate(np.frombuffer(rows, dtype=ROW)):
         instruction = view_row(record, table, lines, slots)
-        _verify_row(instruction, kind, row_name(instruction, name, row), limits)
+        check_row(instruction, kind, row_name(instruction, name, row), limits)
 
 
-def _verify_row(instruction: Instruction, kind: CoreKind, where: str, limits: Limits) -> None:
+def check_row(instruction: Instruction, kind: CoreKind, where: str, limits: Limits) -> None:
+    """Check one row; ``where`` names it in messages.
+
+    Raises:
+        CapacityError: an operand reaches past its memory.
+        ProgramError: any other broken rule.
+    """
     spec = SPEC[instruction.opcode]
     least, most = spec.sources
     if not least <= len(instruction.srcs) <= most or spec.has_dst != bool(instruction.dst):

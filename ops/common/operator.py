@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from npusim.chips.model import Chip
+from npusim.isa.hazards import KnownHazard
 from npusim.isa.program import Program
 from npusim.numerics.formats import DType
 from npusim.numerics.model import NumericsModel
@@ -67,6 +68,7 @@ class Operator:
         build: (params, tiling, chip, control arrays) to the tile program.
         reference: (params, inputs, model) to outputs by name: the second witness; shares
             only `npusim.numerics` with the program.
+        known_hazards: races of the modelled schedule that are there on purpose.
     """
 
     name: str
@@ -80,3 +82,4 @@ class Operator:
     tiling: Callable[[Any, Chip, Mapping[str, Any]], Any]
     build: Callable[[Any, Any, Chip, Arrays], Program]
     reference: Callable[[Any, Arrays, NumericsModel], Arrays]
+    known_hazards: tuple[KnownHazard, ...] = ()

@@ -1,0 +1,114 @@
+"""``npusim check``: races, broken flags, deadlock and overruns, before anything runs."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from npusim.cli.listing import Json
+
+Text = str | None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("check")(check)
+
+
+def check(
+    what: Annotated[str, typer.Argument(help="Operator, or a file with a printed program.")],
+    case: Annotated[Text, typer.Option(help="Named workload; all of them if left out.")] = None,
+    param: Annotated[list[str] | None, typer.Option("-p", "--param", help="NAME=VALUE.")] = None,
+    chip: Annotated[Text, typer.Option(help="Chip or alias: A2, A3, 950 ...")] = None,
+    tiling: Annotated[Path | None, typer.Option(help="TOML file of tiling knobs.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of random control tensors.")] = 0,
+    validity: Annotated[str, typer.Option(help="documented, wide or lenient.")] = "documented",
+    set: Annotated[list[str] | None, typer.Option("--set", help="Chip: PATH=VALUE.")] = None,
+    notes: Annotated[bool, typer.Option(help="Show notes too, such as dead stores.")] = False,
+    json: Json = False,
+) -> None:
+    """Check the tile program of an operator, or a printed one; exit status 1 on findings."""
+    from npusim.cli.output import print_json
+
+    given = dict(locals())
+    if Path(what).suffix == ".txt":
+        labelled = [(what, _check_file(Path(what), chip))]
+    else:
+        names = [case] if case or param else _cases(what) or [None]
+        labelled = [(_label(what, name), _check_case(given, name)) for name in names]
+    if json:
+        entries = [{"what": label, **report.to_json()} for label, report in labelled]
+        print_json({"clean": all(r.clean for _, r in labelled), "programs": entries})
+    else:
+        for label, report in labelled:
+            print_report(label, report, notes)
+    if not all(report.clean for _, report in labelled):
+        raise typer.Exit(1)
+
+
+def print_report(label: str, report: Any, notes: bool) -> None:
+    """One line for a program, and its findings."""
+    from npusim.sanitize.findings import Severity
+
+    shown = [f for f in report.findings if notes or f.severity is not Severity.NOTE]
+    quiet = len(report.findings) - len(shown)
+    counts = [
+        f"{sum(f.severity is s for f in report.findings)} {s.value}s"
+        for s in (Severity.ERROR, Severity.KNOWN)
+    ]
+    state = "clean" if report.clean else "FINDINGS"
+    tail = f", {quiet} notes (--notes)" if quiet else ""
+    print(
+        f"{label} on {report.chip}: {state}, {report.rows} rows, "
+        f"{counts[0]}, {counts[1].removesuffix('s')} hazards{tail}"
+    )
+    for finding in shown:
+        print(finding)
+
+
+def _label(op: str, case: str | None) -> str:
+    return op if case is None else f"{op} {case}"
+
+
+def _cases(op: str) -> list[str | None]:
+    from npusim.ops.common.cases import load_cases
+    from npusim.ops.registry import operator
+
+    found = operator(op).cases_file
+    return list(load_cases(found)) if found else []
+
+
+def _check_case(given: dict[str, Any], case: str | None) -> Any:
+    from npusim.choices import choose
+    from npusim.cli.options import key_values, read_toml
+    from npusim.ops.common.operator import Validity
+    from npusim.sanitize.check import check_program
+    from npusim.simulate import Mode, RunRequest, control_tensors, make_inputs, resolve
+
+    tiling = given["tiling"]
+    job = resolve(
+        RunRequest(
+            op=given["what"],
+            case=case,
+            params=key_values(given["param"] or [], "-p"),
+            chip=given["chip"],
+            chip_set=key_values(given["set"] or [], "--set"),
+            mode=Mode.TIME,
+            tiling={} if tiling is None else read_toml(tiling, "--tiling"),
+            validity=choose(Validity, given["validity"], "--validity"),
+            seed=given["seed"],
+        )
+    )
+    control = control_tensors(job, make_inputs(job))
+    program = job.operator.build(job.params, job.tiling, job.chip, control)
+    return check_program(program, job.chip, job.operator.known_hazards)
+
+
+def _check_file(path: Path, chip: str | None) -> Any:
+    from npusim.chips.load import load_chip
+    from npusim.isa.parser import parse_program
+    from npusim.sanitize.check import check_program
+    from npusim.simulate import DEFAULT_CHIP
+
+    program = parse_program(path.read_text("utf-8"))
+    return check_program(program, load_chip(chip or DEFAULT_CHIP))

@@ -1,0 +1,20 @@
+"""Hazards of a real kernel that its program reproduces on purpose."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class KnownHazard:
+    """A race that belongs to the modelled schedule, declared by the operator.
+
+    Attributes:
+        name: short name for reports.
+        reason: why the real kernel gets away with it, and where that is documented.
+        tensors: names of the GM tensors that it concerns.
+        stages: stages of the two accesses, in either order.
+    """
+
+    name: str
+    reason: str
+    tensors: frozenset[str]
+    stages: tuple[str, str]
