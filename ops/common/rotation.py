@@ -19,14 +19,12 @@ def rotate_half(v: VectorWriter, dst: Buffer, x: Buffer, rows: int, dim: int) ->
     v.op(Opcode.VCOPY, dst.at(half, high), x.at(half, low))
 
 
-def split_pairs(v: VectorWriter, dst: Buffer, x: Rows) -> None:
-    """dst = dense rows with the even elements of x first, then the odd ones.
+def split_pairs(v: VectorWriter, even: Rows, odd: Rows, x: Rows) -> None:
+    """Even and odd elements of every row of x, apart.
 
     The compaction unit walks whole rows, so every row is an instruction of its own.
     """
-    half = x.n // 2
     for i in range(x.rows):
-        for lane in range(2):
-            every_other = x.area.at(pattern(F32, ((half, 2),)), 4 * (i * x.pitch + lane))
-            to = dst.linear(F32, half, 4 * (i * x.n + lane * half))
-            v.op(Opcode.VREDUCE_PATTERN, to, every_other)
+        for lane, part in enumerate((even, odd)):
+            every_other = x.area.at(pattern(F32, ((part.n, 2),)), 4 * (i * x.pitch + lane))
+            v.op(Opcode.VREDUCE_PATTERN, part.row(i), every_other)

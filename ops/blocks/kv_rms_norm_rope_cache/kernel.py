@@ -164,7 +164,8 @@ def rotate(v: VectorWriter, params: KvCacheParams, stream: Stream, x: Rows, turn
     whole = patterns.linear(F32, x.rows * x.n)
     for i, area in ((1, cos), (2, sin)):
         v.cast(area.at(whole), stream.input(turn, i).at(params.loads[i].in_ub(x.rows)))
-    split_pairs(v, pairs, x)
+    both = Rows(pairs, x.rows, x.n, x.n)
+    split_pairs(v, both.columns(0, x.n // 2), both.columns(x.n // 2, x.n // 2), x)
     rotate_half(v, crossed, pairs, x.rows, x.n)
     v.op(Opcode.VMUL, pairs.at(whole), pairs.at(whole), cos.at(whole))
     v.op(Opcode.VMUL, crossed.at(whole), crossed.at(whole), sin.at(whole))
