@@ -136,4 +136,4 @@ def submit_first(now: int, streams: Streams, state: State, memory: Memory) -> No
     address = row["offset"]
     if row["slot"] >= 0:
         address += streams.bases[streams.base_start[entry["instance"]] + row["slot"]]
-    submit(memory, slot, row["access"], address, now)
+    submit(memory, int(slot), int(row["access"]), int(address), int(now))

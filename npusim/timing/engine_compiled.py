@@ -13,6 +13,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core.errors import NumbaError
 from numba.extending import register_jitable
 
 from npusim.isa.program import Program
@@ -60,6 +61,7 @@ def run(
 
     Raises:
         DeadlockError: the program cannot go on.
+        ImportError: this numba cannot compile the engine.
         ProgramError: the records do not fit the machine's memory at this level.
     """
     require_memory(program, level)
@@ -95,8 +97,14 @@ def run_packed(
     slots = program.cores * PIPES
     out = new_output(program.executed, slots, len(program.stages), level)
     scratch = np.zeros(slots, np.int64)
-    loop = compiled_loop_function()
-    status = loop(packed.streams, packed.counters, state, memory, out, scratch)
+    try:
+        loop = compiled_loop_function()
+        status = loop(packed.streams, packed.counters, state, memory, out, scratch)
+    except (NumbaError, KeyError, TypeError) as unsupported:
+        # Another release of numba may lack an option or refuse a construct.
+        raise ImportError(
+            f"numba {numba.__version__} cannot compile it: {type(unsupported).__name__}"
+        ) from unsupported
     return status, state, out
 
 

@@ -38,7 +38,10 @@ from npusim.timing.memory_layout import (
 )
 from npusim.timing.memory_state import Memory
 
-HASH_FACTOR = 0x9E3779B1
+WORD = 0xFFFFFFFF
+HASH_FACTOR = 0x278DDE6D
+HASH_STEP = 0x1656667B
+"""Odd numbers below 2^30: products of 32-bit words stay below 2^63."""
 
 
 @kernel
@@ -125,8 +128,8 @@ def find_whole(memory: Memory, access: int, address: int) -> int:
 @kernel
 def _place(memory: Memory, access: int, address: int) -> int:
     """Where an extent is kept in the table; of two with one place the later one wins."""
-    mixed = ((address >> 5) * HASH_FACTOR + access * 0x85EBCA6B) & 0xFFFFFFFF
-    mixed = ((mixed ^ (mixed >> 16)) * HASH_FACTOR) & 0xFFFFFFFF
+    mixed = (((address >> 5) & WORD) * HASH_FACTOR + access * HASH_STEP) & WORD
+    mixed = ((mixed ^ (mixed >> 16)) * HASH_FACTOR) & WORD
     return (mixed >> 9) & (len(memory.lookup) - 1)
 
 

@@ -32,7 +32,7 @@ def run_timing(
     Args:
         l2: what L2 holds at the start.
         engine: AUTO takes the compiled engine, and the simpy engine with one warning where
-            numba is missing.
+            numba is missing or cannot compile it.
         level: how much to keep.
         seed: of the start offsets, where ``launch.skew_us`` is above 0.
 
@@ -43,7 +43,13 @@ def run_timing(
     costs = cost_table(program, chip)
     chosen, run = choose_engine(engine)
     offsets = start_offsets(program.cores, chip, seed)
-    result = run(program, costs, l2=l2, level=level, start_offset=offsets)
+    try:
+        result = run(program, costs, l2=l2, level=level, start_offset=offsets)
+    except ImportError as unusable:
+        if engine is not Engine.AUTO:
+            raise
+        chosen, run = _fall_back(unusable)
+        result = run(program, costs, l2=l2, level=level, start_offset=offsets)
     return Records(
         program=program,
         costs=costs,
@@ -69,12 +75,17 @@ def choose_engine(engine: Engine) -> tuple[Engine, EngineRun]:
         except ImportError as missing:
             if engine is Engine.COMPILED:
                 raise
-            warnings.warn(
-                f"the compiled engine is not available ({missing}); using the simpy engine, "
-                "which gives the same result more slowly",
-                stacklevel=3,
-            )
+            return _fall_back(missing)
     return Engine.SIMPY, import_module("npusim.timing.engine_simpy").run
+
+
+def _fall_back(why: ImportError) -> tuple[Engine, EngineRun]:
+    warnings.warn(
+        f"the compiled engine is not available ({why}); using the simpy engine, "
+        "which gives the same result more slowly",
+        stacklevel=4,
+    )
+    return choose_engine(Engine.SIMPY)
 
 
 def start_offsets(cores: int, chip: Chip, seed: int) -> np.ndarray:
