@@ -30,7 +30,13 @@ def swizzled(m_tiles: int, n_tiles: int, group: int) -> list[Tile]:
 
 
 def deal(
-    split: Split, m_tiles: int, n_tiles: int, cores: int, group: int, passes: int = 1
+    split: Split,
+    m_tiles: int,
+    n_tiles: int,
+    cores: int,
+    group: int,
+    passes: int = 1,
+    down: int = 0,
 ) -> list[list[Tile]]:
     """The tiles of each core, in the order in which it computes them.
 
@@ -38,23 +44,26 @@ def deal(
         group: rows of tiles in one band of the swizzled order.
         passes: bands of rows that all cores finish before the next: what they load of A then
             fits L2 more easily.
+        down: cores on top of each other in ``BLOCKS``; 0 takes the smallest largest rectangle.
     """
     dealt: list[list[Tile]] = [[] for _ in range(cores)]
     height = ceil_div(m_tiles, passes)
     for top in range(0, m_tiles, height):
-        band = _deal_band(split, min(height, m_tiles - top), n_tiles, cores, group)
+        band = _deal_band(split, min(height, m_tiles - top), n_tiles, cores, group, down)
         for mine, tiles in zip(dealt, band, strict=True):
             mine += [(m + top, n) for m, n in tiles]
     return dealt
 
 
 def _deal_band(
-    split: Split, m_tiles: int, n_tiles: int, cores: int, group: int
+    split: Split, m_tiles: int, n_tiles: int, cores: int, group: int, given: int
 ) -> list[list[Tile]]:
     if split is Split.INTERLEAVED:
         order = swizzled(m_tiles, n_tiles, group)
         return [order[core::cores] for core in range(cores)]
     down, across = _rectangles(m_tiles, n_tiles, cores)
+    if given:
+        down, across = min(given, cores), max(1, cores // given)
     rows, cols = ceil_div(m_tiles, down), ceil_div(n_tiles, across)
     dealt: list[list[Tile]] = []
     for core in range(cores):

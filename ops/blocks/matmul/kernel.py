@@ -46,7 +46,15 @@ def build(params: MatmulParams, tiling: MatmulTiling, chip: Chip, control: Array
         preload=tiling.preload,
     )
     m_tiles, n_tiles = ceil_div(params.M, tiling.base_m), ceil_div(params.N, tiling.base_n)
-    dealt = deal(tiling.split, m_tiles, n_tiles, tiling.cores, tiling.swizzle, tiling.passes)
+    dealt = deal(
+        tiling.split,
+        m_tiles,
+        n_tiles,
+        tiling.cores,
+        tiling.swizzle,
+        tiling.passes,
+        tiling.down,
+    )
     for core, tiles in enumerate(dealt):
         if tiles:
             work = visits(loop, tiles, (tiling.base_m, tiling.base_n), (a.address, b.address))

@@ -37,6 +37,7 @@ class MatmulTiling:
         l1_buffers, l0c_buffers: depth of the rings (L0A and L0B have two).
         swizzle: rows of tiles in one band of the tile order.
         split: how tiles are dealt to cores.
+        down: cores on top of each other when ``split`` is blocks; 0 chooses.
         passes: bands of rows of tiles, each finished by all cores before the next.
         preload: load one chunk ahead (with two L1 buffers or more), else when it is needed.
         cores: AICs used.
@@ -51,6 +52,7 @@ class MatmulTiling:
     l0c_buffers: int
     swizzle: int
     split: Split
+    down: int
     passes: int
     preload: bool
     cores: int
@@ -247,6 +249,7 @@ def _completed(
         l0c_buffers=2 if 2 * l0c_bytes(m, n) <= chip.sizes.l0c else 1,
         swizzle=max(1, round(cores**0.5 * (n / m) ** 0.5)),
         split=Split.INTERLEAVED,
+        down=0,
         passes=1,
         preload=True,
         cores=cores,

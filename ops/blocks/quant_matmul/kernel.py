@@ -72,7 +72,15 @@ def build(
     )
     product = params.product
     m_tiles, n_tiles = ceil_div(product.M, tiling.base_m), ceil_div(product.N, tiling.base_n)
-    dealt = deal(tiling.split, m_tiles, n_tiles, tiling.cores, tiling.swizzle, tiling.passes)
+    dealt = deal(
+        tiling.split,
+        m_tiles,
+        n_tiles,
+        tiling.cores,
+        tiling.swizzle,
+        tiling.passes,
+        tiling.down,
+    )
     addresses = (gm["a"].address, gm["b"].address)
     for core, tiles in enumerate(dealt):
         if tiles:
