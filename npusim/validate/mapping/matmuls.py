@@ -1,5 +1,6 @@
 """16-bit matrix products."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -38,15 +39,18 @@ def matmul(record: Record) -> Workload:
     )
 
 
-BASE_TILES = ((128, 256), (256, 128), (128, 128), (64, 256), (64, 512), (256, 64))
+LARGE_TILES = ((128, 256), (256, 128))
+FLAT_TILES = ((64, 256), (64, 512), (128, 128))
 """Base tiles that published tilings use, rows by columns of the result."""
+_FLAT_ROWS = 256
 
 
 def base_tiles(m: int, n: int) -> tuple[dict[str, int], ...]:
     """The usual base tiles for a result of ``m`` x ``n``, cut to its size."""
+    usual = LARGE_TILES if m > _FLAT_ROWS else FLAT_TILES
     found = {
         (min(rows, round_up(m, _NZ_SIDE)), min(cols, round_up(n, 2 * _NZ_SIDE)))
-        for rows, cols in BASE_TILES
+        for rows, cols in usual
     }
     return tuple({"base_m": rows, "base_n": cols} for rows, cols in sorted(found))
 
@@ -109,8 +113,33 @@ def _knobs(record: Record) -> dict[str, Any]:
     for ours, theirs in (("base_m", "baseM"), ("base_n", "baseN"), ("base_k", "baseK")):
         if isinstance(params.get(theirs), int):
             knobs[ours] = params[theirs]
-    if isinstance(params.get("stepK"), int):
-        knobs["step_k"] = params["stepK"]
+    for ours, theirs in (("step_k", "stepK"), ("step_k", "stepKa"), ("step_kb", "stepKb")):
+        if isinstance(params.get(theirs), int):
+            knobs[ours] = params[theirs]
+    return {**knobs, **_ladder_knobs(record)}
+
+
+def _ladder_knobs(record: Record) -> dict[str, Any]:
+    """Knobs in the words of a tuning ladder: grid of cores, L1 depth, passes over M."""
+    params = record.params
+    case = str(params.get("case", ""))
+    knobs: dict[str, Any] = {}
+    single = params.get("singleCoreM")
+    split = re.search(r"split (\d+)(?:\(M\))?x(\d+)", case)
+    if isinstance(single, int) and isinstance(params.get("M"), int):
+        down = min(4, max(1, params["M"] // single))
+        knobs |= {"split": "blocks", "down": down}
+    elif split:
+        knobs |= {"split": "blocks", "down": int(split[1])}
+    elif re.search(r"case[5-9]|MDL", case) and "no MDL" not in case:
+        knobs |= {"split": "blocks", "down": 4}
+    if "no MDL" in case or "single core" in case:
+        # One base block per load, and none ahead.
+        knobs |= {"step_k": 1, "step_kb": 1, "preload": False}
+    elif re.search(r"case[5-9]|stepKa=8", case):
+        knobs |= {"step_k": 8, "step_kb": 4}
+    if re.search(r"case[6-9]|2 passes", case) or "two rounds" in case:
+        knobs |= {"passes": 2}
     return knobs
 
 

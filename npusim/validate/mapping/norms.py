@@ -1,12 +1,13 @@
 """Row by row: norms, softmax and quantisation of activations."""
 
+import re
 from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
 from npusim.validate.mapping.common import FLOATS, require, used_cores
 from npusim.validate.records import Record
-from npusim.validate.shapes import operands
+from npusim.validate.shapes import element_types, operands
 from npusim.validate.workload import Group, KernelKind, Workload
 
 Mapper = Callable[[Record], Workload]
@@ -70,6 +71,54 @@ def softmax(record: Record) -> Workload:
     return _workload(record, "softmax", _rows(record), Group.OTHER)
 
 
+def add_norm_quant(record: Record) -> Workload:
+    """RmsNorm of a sum, quantised by row; the variant that adds many lists its summands."""
+    inputs = record.params.get("inputs")
+    require(isinstance(inputs, list) and len(inputs) > 1, "inputs are not stated")
+    summed = re.search(r"kernels: (.*)", record.context)
+    require(summed is None, f"the time is a sum over several kernels: {summed and summed[1]}")
+    first = inputs[0] if isinstance(inputs, list) else []
+    many = bool(first) and isinstance(first[0], list)
+    params = _rows(record)
+    params["added"] = len(first) if many else 1
+    smooths = len([s for s in (inputs or [])[3:] if s is not None])
+    if smooths:
+        params["smooths"] = smooths
+    return _workload(record, "add_rms_norm_dynamic_quant", params)
+
+
+def static_quant(record: Record) -> Workload:
+    """int8 of x scale + offset."""
+    found = operands(record)
+    per_column = len(found) > 1 and found[1].elements > 1
+    params = {**_rows(record), "per_column": per_column, "offset": len(found) > 2}
+    return _workload(record, "static_quant", params)
+
+
+def dequant_swiglu_quant(record: Record) -> Workload:
+    """Dequantisation, SwiGLU and quantisation in one kernel."""
+    inputs = record.params.get("inputs")
+    require(isinstance(inputs, list) and len(inputs) > 0, "inputs are not stated")
+    x = operands(record)[0]
+    dtype = "int32" if "int32" in element_types(record) else x.dtype
+    rows, cols = x.rows_cols
+    require(cols % 2 == 0, "the split axis is odd")
+    params: dict[str, Any] = {"rows": rows, "cols": cols // 2, "dtype": dtype}
+    params["activate_left"] = bool(_attrs(record).get("activate_left", False))
+    if isinstance(inputs, list) and len(inputs) > 3 and inputs[3] is not None:
+        params["quant_scale"] = True
+    return _workload(record, "dequant_swiglu_quant", params, Group.OTHER)
+
+
+def adamw(record: Record) -> Workload:
+    """One optimiser step."""
+    x = operands(record)[0]
+    require(x.dtype in FLOATS, f"AdamW of {x.dtype} has no kernel in the blocks")
+    return _workload(
+        record, "apply_adamw", {"elements": x.elements, "dtype": x.dtype}, Group.OTHER
+    )
+
+
 MAPPERS: dict[str, Mapper] = {
     "rmsnorm": rms_norm,
     "addrmsnorm": add_rms_norm,
@@ -77,4 +126,11 @@ MAPPERS: dict[str, Mapper] = {
     "dynamicquant": dynamic_quant,
     "softmaxv2": softmax,
     "softmax": softmax,
+    "addrmsnormdynamicquant": add_norm_quant,
+    "multi_add_rms_norm_dynamic_quant": add_norm_quant,
+    "ascendquantv2": static_quant,
+    "ascendquant": static_quant,
+    "dequantswigluquant": dequant_swiglu_quant,
+    "applyadamw": adamw,
+    "applyadamwv2": adamw,
 }
