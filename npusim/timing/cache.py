@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -21,9 +21,9 @@ PREFIX = "compiled-"
 STALE_DAYS = 30
 
 
-def source_digest(sources: Iterable[Path]) -> str:
-    """A short hash of the contents of source files, independent of where they lie."""
-    digest = hashlib.sha256()
+def source_digest(sources: Iterable[Path], constants: Mapping[str, object]) -> str:
+    """A short hash of source files, wherever they lie, and of constants from other files."""
+    digest = hashlib.sha256(repr(sorted(constants.items())).encode())
     for path in sorted(sources, key=lambda p: p.name):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:DIGEST_CHARACTERS]
@@ -38,18 +38,35 @@ def user_cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
-def cache_folder(sources: Iterable[Path], root: Path | None = None) -> Path | None:
+def constants_of(functions: Iterable[Callable[..., object]]) -> dict[str, int]:
+    """The whole numbers that functions read from their modules, by module and name.
+
+    They become part of the machine code, wherever the module has them from.
+    """
+    found = {}
+    for function in functions:
+        for name in function.__code__.co_names:
+            value = function.__globals__.get(name)
+            if isinstance(value, int):
+                found[f"{function.__module__}.{name}"] = int(value)
+    return found
+
+
+def cache_folder(
+    sources: Iterable[Path], constants: Mapping[str, object], root: Path | None = None
+) -> Path | None:
     """A writable folder for the machine code of these sources, created if need be.
 
     Args:
-        sources: every file whose functions are compiled.
+        sources: every file with functions or types that are compiled.
+        constants: numbers that the functions use, by name.
         root: folder under which to keep it; by default the user's cache folder, or where that
             cannot be written, the system's folder for temporary files.
 
     Returns:
         The folder, or None where nothing can be written: code is then compiled in each process.
     """
-    name = f"{PREFIX}{source_digest(sources)}"
+    name = f"{PREFIX}{source_digest(sources, constants)}"
     for base in _roots(root):
         folder = base / name
         try:

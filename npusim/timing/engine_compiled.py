@@ -18,7 +18,8 @@ from numba.extending import register_jitable
 
 from npusim.isa.program import Program
 from npusim.timing import compiled_loop
-from npusim.timing.cache import cache_folder, numba_cache_in
+from npusim.timing.cache import cache_folder, constants_of, numba_cache_in
+from npusim.timing.compiled_counters import Counters
 from npusim.timing.compiled_report import engine_result, waiting_units
 from npusim.timing.compiled_size import require_memory
 from npusim.timing.compiled_state import (
@@ -29,7 +30,7 @@ from npusim.timing.compiled_state import (
     new_output,
     new_state,
 )
-from npusim.timing.compiled_streams import PIPES, Packed, pack
+from npusim.timing.compiled_streams import PIPES, Packed, Streams, pack
 from npusim.timing.costs.table import CostTable
 from npusim.timing.deadlock import deadlock_error
 from npusim.timing.kernel import KERNELS
@@ -109,14 +110,15 @@ def run_packed(
 
 
 def compiled_sources() -> list[Path]:
-    """Every file with functions that are compiled, and the one that says how."""
-    return sorted({Path(inspect.getfile(f)) for f in KERNELS} | {Path(__file__)})
+    """Every file with functions or tables that are compiled, and the one that says how."""
+    tables = (Streams, Counters, State, Output, Memory)
+    return sorted({Path(inspect.getfile(o)) for o in (*KERNELS, *tables)} | {Path(__file__)})
 
 
 @cache
 def code_folder() -> Path | None:
     """Where the machine code of these sources is kept, None if nowhere can be written."""
-    return cache_folder(compiled_sources())
+    return cache_folder(compiled_sources(), constants_of(KERNELS))
 
 
 @cache

@@ -25,6 +25,8 @@ from npusim.timing.options import CacheState, Engine, Level
 from npusim.timing.run import run_timing
 
 pytest.importorskip("numba")
+from numba.core.errors import NumbaError
+
 from npusim.timing import engine_compiled
 
 SMALL_GEMM = GemmShape(m=64, k=256, n=64, cores=1, base_m=32, base_n=32, base_k=32, step_k=2)
@@ -213,7 +215,7 @@ def test_a_counter_that_nobody_feeds_has_no_feed() -> None:
 
 def test_a_numba_that_cannot_compile_it_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
-        raise engine_compiled.NumbaError("no such thing")
+        raise NumbaError("no such thing")
 
     chip = load_chip("toy")
     expected = run_timing(double_program(), chip, engine=Engine.SIMPY)
