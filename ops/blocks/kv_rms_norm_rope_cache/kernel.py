@@ -127,7 +127,7 @@ def tile(
         for i, cache in enumerate(params.caches if has_slot else ()):
             at = row * cache.width * cache.dtype.size_bytes
             source = stream.output(turn, i).linear(cache.dtype, cache.width, at)
-            k.copy(k.gm(f"{cache.name}{row}", cache.row), source)
+            k.copy(k.gm(f"{cache.name}{row}", cache.row(cache.width)), source)
     stream.outputs.release(k, turn)
 
 

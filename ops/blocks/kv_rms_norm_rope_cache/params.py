@@ -11,19 +11,17 @@ Two forms, told apart by ``value``:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from npusim.chips.model import Chip
 from npusim.errors import ParameterError
-from npusim.isa import patterns
-from npusim.isa.patterns import pattern
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments, options_of
 from npusim.ops.common.fractals import ceil_div
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
+from npusim.ops.common.paged_cache import Cache, CacheLayout
 from npusim.ops.common.raw_inputs import permutation, values
 from npusim.ops.common.row_formulas import row_scratch_bytes
 from npusim.ops.common.row_ops import mapped_bytes
@@ -47,52 +45,6 @@ DEFAULTS: dict[str, Any] = {
     "dtype": "bf16",
 }
 _STEP = 16  # elements of 32 bytes
-
-
-class CacheLayout(Enum):
-    """Blocks of a cache: rows in one piece, or cut into 32-byte pieces."""
-
-    ND = "nd"
-    NZ = "nz"
-
-
-@dataclass(frozen=True)
-class Cache:
-    """One cache: ``blocks`` blocks of ``block_size`` tokens of ``heads`` rows of ``width``."""
-
-    name: str
-    dtype: DType
-    layout: CacheLayout
-    blocks: int
-    block_size: int
-    heads: int
-    width: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(blocks, block_size, heads, width), or (blocks, pieces, block_size, 16)."""
-        if self.layout is CacheLayout.ND:
-            return (self.blocks, self.block_size, self.heads, self.width)
-        pieces = self.heads * self.width // self.dtype.c0
-        return (self.blocks, pieces, self.block_size, self.dtype.c0)
-
-    @property
-    def row(self) -> patterns.Pattern:
-        """A head's row in GM."""
-        if self.layout is CacheLayout.ND:
-            return patterns.linear(self.dtype, self.width)
-        c0 = self.dtype.c0
-        return pattern(self.dtype, ((self.width // c0, self.block_size * c0), (c0, 1)))
-
-    def offset(self, slot: int, head: int) -> int:
-        """Bytes from the start of the cache to the row of a head in a slot."""
-        block, place = divmod(slot, self.block_size)
-        start = block * self.block_size * self.heads * self.width
-        if self.layout is CacheLayout.ND:
-            inside = (place * self.heads + head) * self.width
-        else:
-            inside = head * self.width * self.block_size + place * self.dtype.c0
-        return (start + inside) * self.dtype.size_bytes
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ import numpy as np
 from npusim.numerics.formats import Array
 from npusim.numerics.model import NumericsModel
 from npusim.numerics.reduce import lane_sum
-from npusim.ops.blocks.kv_rms_norm_rope_cache.params import CacheLayout, KvCacheParams
+from npusim.ops.blocks.kv_rms_norm_rope_cache.params import KvCacheParams
 from npusim.ops.common.operator import Arrays
+from npusim.ops.common.paged_cache import CacheLayout
 from npusim.ops.common.rounded import Rounded
 
 

@@ -1,8 +1,11 @@
 """The tile program: some rows in at once, each out to its own slot.
 
-The scalar unit reads a token's slot before it can issue the store. Flags: event i of MTE2 to
-MTE3 says that buffer i is full, of MTE3 to MTE2 that it is free.
+Long rows go in pieces; keys first, then values, through one ring. The scalar unit reads a
+token's slot before it can issue the store. Flags: event i of MTE2 to MTE3 says that buffer i is
+full, of MTE3 to MTE2 that it is free.
 """
+
+from collections.abc import Iterator
 
 from npusim.chips.model import Chip
 from npusim.errors import ParameterError
@@ -21,8 +24,9 @@ from npusim.ops.blocks.scatter_cache.params import (
 )
 from npusim.ops.common.fractals import round_up
 from npusim.ops.common.operator import Arrays
+from npusim.ops.common.paged_cache import Cache
 from npusim.ops.common.tensors import declare
-from npusim.ops.common.tiles import LOOP_CYCLES, share
+from npusim.ops.common.tiles import LOOP_CYCLES, Grid, Run, share
 
 
 def build(
@@ -33,6 +37,39 @@ def build(
     Raises:
         ParameterError: a slot beyond the cache; names the token.
     """
+    slots = _checked_slots(params, control)
+    builder = ProgramBuilder.for_chip("scatter_cache", chip)
+    gm = declare(builder, tensors(params))
+    size = tile_bytes(params, tiling.tile_tokens, tiling.tile_cols)
+    memory = builder.memory(CoreKind.AIV)
+    areas = tuple(memory.alloc(f"rows{i}", Space.UB, size) for i in range(tiling.buffers))
+    ring = PingPong(areas, Pipe.MTE2, Pipe.MTE3, 0)
+    for core in range(tiling.cores):
+        turn, aiv = 0, builder.aiv(core)
+        for name, cache, run in _tiles_of(params, tiling, core):
+            if turn == 0:
+                builder.place(aiv, prime, (ring,), stage="scatter")
+            tokens = slots[run.row : run.row + run.rows]
+            kept = tuple(slot >= 0 for slot in tokens)
+            first = (run.row * cache.width + run.col) * params.dtype.size_bytes
+            bases = {
+                "x": gm[name].address + first,
+                "slot_mapping": gm["slot_mapping"].at(run.row),
+                **{
+                    f"slot{i}": gm[cache.name].address + cache.offset(slot, col=run.col)
+                    for i, slot in enumerate(tokens)
+                    if slot >= 0
+                },
+            }
+            args = (cache, ring, run.cols, kept, turn % tiling.buffers)
+            builder.place(aiv, tile, args, stage="scatter", tile=turn, **bases)
+            turn += 1
+        if turn:
+            builder.place(aiv, drain, (ring,), stage="scatter")
+    return builder.finish()
+
+
+def _checked_slots(params: ScatterCacheParams, control: Arrays) -> list[int]:
     slots = [int(slot) for slot in control["slot_mapping"]]
     for token, slot in enumerate(slots):
         if slot >= params.slots:
@@ -40,37 +77,17 @@ def build(
                 f"scatter_cache: slot_mapping[{token}] is {slot}, the cache has {params.slots} "
                 "slots"
             )
-    builder = ProgramBuilder.for_chip("scatter_cache", chip)
-    gm = declare(builder, tensors(params))
-    size = tile_bytes(params, tiling.tile_tokens)
-    memory = builder.memory(CoreKind.AIV)
-    areas = tuple(memory.alloc(f"rows{i}", Space.UB, size) for i in range(tiling.buffers))
-    ring = PingPong(areas, Pipe.MTE2, Pipe.MTE3, 0)
-    row_bytes = params.width * params.dtype.size_bytes
-    for core in range(min(tiling.cores, params.tokens)):
-        first, count = share(params.tokens, min(tiling.cores, params.tokens), core)
-        aiv = builder.aiv(core)
-        builder.place(aiv, prime, (ring,), stage="scatter")
-        for turn, start in enumerate(range(first, first + count, tiling.tile_tokens)):
-            tokens = slots[start : min(start + tiling.tile_tokens, first + count)]
-            kept = tuple(slot >= 0 for slot in tokens)
-            targets = {
-                f"slot{i}": gm["cache"].address + slot * row_bytes
-                for i, slot in enumerate(tokens)
-                if slot >= 0
-            }
-            builder.place(
-                aiv,
-                tile,
-                (params, ring, kept, turn % tiling.buffers),
-                stage="scatter",
-                tile=start,
-                x=gm["x"].at(start),
-                slot_mapping=gm["slot_mapping"].at(start),
-                **targets,
-            )
-        builder.place(aiv, drain, (ring,), stage="scatter")
-    return builder.finish()
+    return slots
+
+
+def _tiles_of(
+    params: ScatterCacheParams, tiling: ScatterCacheTiling, core: int
+) -> Iterator[tuple[str, Cache, Run]]:
+    """The tiles of one core: (input, its cache, where)."""
+    for name, cache in params.pairs:
+        grid = Grid(params.tokens, cache.width, tiling.tile_tokens, tiling.tile_cols)
+        for run in grid.runs(*share(grid.tiles, tiling.cores, core), longest=1):
+            yield name, cache, run
 
 
 def prime(k: BlockBuilder, ring: PingPong) -> None:
@@ -84,24 +101,24 @@ def drain(k: BlockBuilder, ring: PingPong) -> None:
 
 
 def tile(
-    k: BlockBuilder, params: ScatterCacheParams, ring: PingPong, kept: tuple[bool, ...], turn: int
+    k: BlockBuilder, cache: Cache, ring: PingPong, cols: int, kept: tuple[bool, ...], turn: int
 ) -> None:
-    """Some tokens: ``kept`` says which have a slot."""
-    dtype, width = params.dtype, params.width
-    pitch = round_up(width, dtype.c0)
+    """``cols`` columns of some tokens: ``kept`` says which have a slot."""
+    dtype = cache.dtype
+    pitch = round_up(cols, dtype.c0)
     area = ring.buffer(turn)
     k.scalar(LOOP_CYCLES)
     ring.wait_free(k, turn)
     k.copy(
-        area.at(patterns.nd(dtype, len(kept), width, pitch)),
-        k.gm("x", patterns.linear(dtype, len(kept) * width)),
+        area.at(patterns.nd(dtype, len(kept), cols, pitch)),
+        k.gm("x", patterns.nd(dtype, len(kept), cols, cache.width)),
     )
     ring.publish(k, turn)
     ring.wait_full(k, turn)
-    row = patterns.linear(dtype, width)
     for i, has_slot in enumerate(kept):
         k.scalar_load(k.gm("slot_mapping", patterns.linear(DType.INT32, 1), 4 * i))
         k.scalar(LOOP_CYCLES)
         if has_slot:
-            k.copy(k.gm(f"slot{i}", row), area.at(row, i * pitch * dtype.size_bytes))
+            source = area.linear(dtype, cols, i * pitch * dtype.size_bytes)
+            k.copy(k.gm(f"slot{i}", cache.row(cols)), source)
     ring.release(k, turn)
