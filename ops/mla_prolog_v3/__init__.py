@@ -5,6 +5,7 @@ from pathlib import Path
 from npusim.chips.model import Chip
 from npusim.isa.program import Program
 from npusim.ops.common.operator import Arrays, Operator, TensorSpec
+from npusim.ops.mla_prolog_v3.hazards import KNOWN_HAZARDS
 from npusim.ops.mla_prolog_v3.inputs import make_inputs, to_storage
 from npusim.ops.mla_prolog_v3.params import MlaPrologParams
 from npusim.ops.mla_prolog_v3.raw import DEFAULTS, parse
@@ -40,5 +41,6 @@ OPERATOR = Operator(
     tiling=tile,
     build=_build,
     reference=reference,
+    known_hazards=KNOWN_HAZARDS,
 )
 """What the rest of npusim sees."""

@@ -42,7 +42,7 @@ from npusim.ops.mla_prolog_v3.stages.sync import Flag, announces, awaits
 from npusim.ops.mla_prolog_v3.stages.ub import ub_of
 from npusim.ops.mla_prolog_v3.tiling import MlaPrologTiling
 
-EVENT_AFTER_BARRIER = 1
+EVENT_AFTER_BARRIER, EVENT_AFTER_DEQUANT = 1, 2
 _KIND = {
     TensorRole.INPUT: TensorKind.INPUT,
     TensorRole.OUTPUT: TensorKind.OUTPUT,
@@ -194,7 +194,7 @@ class _VectorProgram:
             self._emit(sync.aiv_wait_all, dequant_qc.STAGE, Flag.MM_QCQR)
             dequant_qc.place_dequant_tokens(core, step, first, rows)
             self._emit(
-                sync.aiv_barrier_then_set, dequant_qc.STAGE, Flag.DEQ_QC, EVENT_AFTER_BARRIER
+                sync.aiv_barrier_then_set, dequant_qc.STAGE, Flag.DEQ_QC, EVENT_AFTER_DEQUANT
             )
         else:
             self._emit(sync.aiv_wait_all, rope.STAGE_QR, Flag.MM_QCQR)

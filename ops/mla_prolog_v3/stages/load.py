@@ -11,6 +11,7 @@ from npusim.ops.mla_prolog_v3.stages.sync import Flag, aiv_set
 from npusim.ops.mla_prolog_v3.stages.ub import BLOCK, Ub
 from npusim.ops.mla_prolog_v3.stages.vector_ops import (
     EVENT,
+    EVENT_PERSISTENT,
     cast,
     gm_rows,
     loads_done,
@@ -35,7 +36,7 @@ def load_persistent(k: BlockBuilder, ub: Ub, loads: tuple[Load, ...]) -> None:
             k.copy_pad(ub.part(part).linear(dtype, BLOCK), src)
         else:
             k.copy(ub.part(part).linear(dtype, count), src)
-    loads_done(k)
+    loads_done(k, EVENT_PERSISTENT)
 
 
 def load_sin_cos(k: BlockBuilder, ub: Ub, rows: int, width: int) -> None:
@@ -64,7 +65,7 @@ def load_all_scales(k: BlockBuilder, ub: Ub, rows: int) -> None:
     count = rows * BLOCK
     part = ub.part("scale_cq").linear(DType.FP32, count)
     k.copy(part, k.gm("scales", linear(DType.FP32, count)))
-    loads_done(k)
+    loads_done(k, EVENT_PERSISTENT)
 
 
 def place_start(core: VectorCore, has_rows: bool) -> None:

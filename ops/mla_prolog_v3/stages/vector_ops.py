@@ -1,8 +1,8 @@
 """Vector sequences that the AIV stages share, each instruction followed by a PIPE_V barrier.
 
-Flags inside an AIV (event 0): MTE2 to VECTOR when operands are in UB, VECTOR to MTE3 when
-results are, MTE3 to MTE2 when the unit of work (a token, a head) is out: the kernel works one
-unit at a time, without double buffering.
+Flags inside an AIV (event 0): MTE2 to VECTOR when operands are in UB (event 1: those that stay
+there), VECTOR to MTE3 when results are, MTE3 to MTE2 when the unit of work (a token, a head) is
+out: the kernel works one unit at a time, without double buffering.
 
 A matrix of row factors is kept as one 32-byte block per row, so that one operand pattern
 multiplies whole rows (the hardware repeats a block over a row with block stride 0).
@@ -20,16 +20,21 @@ from npusim.numerics.rounding import Rounding
 from npusim.ops.mla_prolog_v3.stages.ub import BLOCK, BLOCK_BYTES, LANES
 
 EVENT = 0
+EVENT_PERSISTENT = 1
 QMAX_INT8 = 127.0
 
 
 # Flags
 
 
-def loads_done(k: BlockBuilder) -> None:
-    """The vector unit waits for what MTE2 has brought."""
-    k.set_flag(Pipe.MTE2, Pipe.VECTOR, EVENT)
-    k.wait_flag(Pipe.MTE2, Pipe.VECTOR, EVENT)
+def loads_done(k: BlockBuilder, event: int = EVENT) -> None:
+    """The vector unit waits for what MTE2 has brought.
+
+    Two sets of one event need an answer of the vector unit between them. Loads that lie in UB for
+    long have no such answer: they take an event of their own, `EVENT_PERSISTENT`.
+    """
+    k.set_flag(Pipe.MTE2, Pipe.VECTOR, event)
+    k.wait_flag(Pipe.MTE2, Pipe.VECTOR, event)
 
 
 def vector_done(k: BlockBuilder) -> None:
