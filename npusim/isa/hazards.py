@@ -10,7 +10,7 @@ class KnownHazard:
     Attributes:
         name: short name for reports.
         reason: why the real kernel gets away with it, and where that is documented.
-        tensors: names of the GM tensors that it concerns.
+        tensors: names of the GM tensors, or on-chip buffers, that it concerns.
         stages: stages of the two accesses, in either order.
     """
 

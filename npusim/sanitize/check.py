@@ -1,13 +1,14 @@
 """`check_program`: is a tile program ordered, in bounds and free of deadlock?"""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from npusim.chips.model import Chip
 from npusim.isa.hazards import KnownHazard
 from npusim.isa.program import Program, TensorKind
-from npusim.isa.spaces import Pipe, Space
+from npusim.isa.spaces import Pipe
 from npusim.sanitize import arrays
 from npusim.sanitize.arrays import State
 from npusim.sanitize.bounds import bound_findings, flag_findings
@@ -61,7 +62,19 @@ def check_program(program: Program, chip: Chip, known: Iterable[KnownHazard] = (
     finished = bool((state.instance == prepared.tables.core_first[1:]).all())
     if finished:
         findings += _dead_stores(sites, state)
-    return Report(program.name, chip.name, int(state.position.sum()), tuple(findings))
+    return Report(program.name, chip.name, int(state.position.sum()), merged(findings))
+
+
+def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings of the same lines and stages as one, which shows the first."""
+    found: dict[tuple[object, ...], Finding] = {}
+    for f in findings:
+        places = tuple((s.source, s.stage, s.pipe, s.opcode, s.buffer) for s in f.sites)
+        text = None if f.sites and f.kind is not FindingKind.DEADLOCK else f.message
+        key = (f.kind, f.severity, f.hazard, f.known, places, text)
+        first = found.get(key)
+        found[key] = f if first is None else replace(first, count=first.count + f.count)
+    return tuple(found.values())
 
 
 def run(prepared: Prepared) -> State:
@@ -111,7 +124,7 @@ def _race(
         (int(program.core[instance]), Pipe(int(rows[row]["pipe"])))
         for row, instance in (first, second)
     ]
-    name = next((h.name for h in known if _matches(h, a.stage, b.stage, a.buffer, where)), None)
+    name = next((h.name for h in known if _matches(h, a.stage, b.stage, a.buffer)), None)
     return Finding(
         FindingKind.RACE,
         Severity.ERROR if name is None else Severity.KNOWN,
@@ -129,12 +142,9 @@ def _matches(
     stage_a: str,
     stage_b: str,
     buffer: str | None,
-    where: tuple[Space, int, int] | None,
 ) -> bool:
-    if where is None or where[0] is not Space.GM or buffer is None:
-        return False
     stages = sorted(hazard.stages) == sorted((stage_a, stage_b))
-    return stages and buffer.removeprefix("tensor ") in hazard.tensors
+    return stages and buffer is not None and buffer.rpartition(" ")[2] in hazard.tensors
 
 
 def _undefined(sites: Sites, at: tuple[int, int], atom: int, count: int) -> Finding:
