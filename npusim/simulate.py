@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from npusim.chips.load import load_chip
 from npusim.chips.model import Chip
@@ -27,6 +28,7 @@ from npusim.timing.records import Level, Records
 from npusim.timing.run import CacheState, Engine, run_timing
 
 DEFAULT_CHIP = "A2"
+SPREAD_SKEW_US = 0.5
 Progress = Callable[[str], None]
 
 
@@ -51,6 +53,7 @@ class RunRequest:
         mode, l2: see `Mode` and `CacheState`.
         tiling: overrides of tiling knobs.
         both_orders: compute the values in the other functional order too, and compare.
+        spread: how many more timing runs with random start offsets, for an interval.
         inputs: input arrays by name; the rest is made from ``seed``.
     """
 
@@ -69,6 +72,7 @@ class RunRequest:
     atomics: Atomics = field(default_factory=Atomics)
     validity: Validity = Validity.DOCUMENTED
     seed: int = 0
+    spread: int = 0
     inputs: Mapping[str, np.ndarray] | None = None
 
 
@@ -104,6 +108,7 @@ class Run:
         orders_differing: for each output, elements that differ between the two functional
             orders, or None where only one was run.
         records: the timing records, or None in a values-only run.
+        spread_us: predicted times of the runs with random start offsets.
     """
 
     job: Job
@@ -113,6 +118,7 @@ class Run:
     differing: dict[str, int] | None
     orders_differing: dict[str, int] | None
     records: Records | None
+    spread_us: tuple[float, ...] = ()
 
 
 def resolve(request: RunRequest) -> Job:
@@ -192,10 +198,11 @@ def simulate(job: Job, progress: Progress | None = None) -> Run:
     stored = {} if job.mode == Mode.TIME else job.operator.to_storage(job.params, inputs)
     say("program")
     program = build_program(job, control_tensors(job, inputs))
-    records = None
+    records, spread_us = None, ()
     if job.mode in (Mode.TIME, Mode.BOTH):
         say("time")
         records = time_program(job, program)
+        spread_us = times_with_offsets(job, program)
     outputs: Arrays = {}
     differing = orders_differing = None
     if job.mode in (Mode.VALUES, Mode.BOTH):
@@ -206,9 +213,11 @@ def simulate(job: Job, progress: Progress | None = None) -> Run:
             again = compute_values(job, program, stored, other, records)
             orders_differing = differing_by_name(again, outputs)
         say("reference")
-        expected = job.operator.reference(job.params, inputs, job.model)
+        # Threads would fight over tiles this small.
+        with threadpool_limits(limits=1, user_api="blas"):
+            expected = job.operator.reference(job.params, inputs, job.model)
         differing = differing_by_name(outputs, expected)
-    return Run(job, program, inputs, outputs, differing, orders_differing, records)
+    return Run(job, program, inputs, outputs, differing, orders_differing, records, spread_us)
 
 
 def make_inputs(job: Job) -> Arrays:
@@ -255,6 +264,23 @@ def time_program(job: Job, program: Program) -> Records:
         engine=request.engine,
         level=request.level,
         seed=request.seed,
+    )
+
+
+def times_with_offsets(job: Job, program: Program) -> tuple[float, ...]:
+    """Predicted microseconds when cores start at random offsets, one for each spread run.
+
+    Offsets reach up to ``launch.skew_us`` of the chip, or `SPREAD_SKEW_US` where it has none.
+    """
+    if not job.request.spread:
+        return ()
+    skew = {"launch.skew_us": job.chip.launch.skew_us or SPREAD_SKEW_US}
+    chip = load_chip(job.chip.name, {**job.request.chip_set, **skew})
+    return tuple(
+        run_timing(
+            program, chip, l2=job.l2, engine=job.request.engine, level=Level.SUMMARY, seed=seed
+        ).time_us
+        for seed in range(1, job.request.spread + 1)
     )
 
 

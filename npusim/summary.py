@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from npusim.chips.quantity import Confidence
+from npusim.chips.quantity import Confidence, Quantity
 from npusim.isa.spaces import PIPES_OF_KIND, CoreKind
 from npusim.isa.statistics import path_bytes, tensor_traffic
 from npusim.roofline import roofline
@@ -16,6 +16,9 @@ from npusim.timing.options import CacheState
 from npusim.timing.records import Records
 
 SCHEMA = "npusim run v1"
+
+_WEIGHTY = ("hbm", "l2", "launch", "gm_l1", "gm_ub", "ub_gm", "l0c_gm", "sync", "cube", "vector")
+"""Sections of a chip in the order in which they move predictions."""
 
 
 def summarise(run: Run) -> dict[str, Any]:
@@ -34,6 +37,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "time_us": records.time_us if records else None,
         "kernel_us": records.kernel_us if records else None,
         "cycles": records.cycles if records else None,
+        "spread_us": list(run.spread_us),
         "instructions": run.program.instructions,
         "workspace_bytes": run.program.workspace_bytes,
         "stages": _stages(records) if records else [],
@@ -134,14 +138,15 @@ def _assumptions(run: Run) -> list[dict[str, Any]]:
     if run.records is not None:
         source = "given" if job.request.l2 is not None else "the case's own, or the default"
         listed.append({"name": "l2 at start", "value": job.l2.value, "source": source})
-        unsourced = job.chip.with_confidence(Confidence.INFERRED, Confidence.FITTED, Confidence.SET)
+        levels = (Confidence.SET, Confidence.FITTED, Confidence.INFERRED)
+        unsourced = job.chip.with_confidence(*levels)
         listed += [
             {
                 "name": path,
                 "value": quantity.value,
                 "source": f"{quantity.confidence.value}: {quantity.source}",
             }
-            for path, quantity in unsourced.items()
+            for path, quantity in sorted(unsourced.items(), key=_weight)
         ]
     if run.outputs:
         listed += [
@@ -149,6 +154,14 @@ def _assumptions(run: Run) -> list[dict[str, Any]]:
             for a in job.model.assumptions()
         ]
     return listed
+
+
+def _weight(item: tuple[str, Quantity]) -> tuple[bool, int]:
+    """What was set for this run first, then what decides most predictions."""
+    path, quantity = item
+    section = path.partition(".")[0]
+    rank = _WEIGHTY.index(section) if section in _WEIGHTY else len(_WEIGHTY)
+    return quantity.confidence is not Confidence.SET, rank
 
 
 def _value_checks(run: Run, differing: dict[str, int] | None) -> dict[str, str] | None:

@@ -27,6 +27,8 @@ def print_summary(
     out.print(f"[bold]{escape(_headline(summary))}[/bold]")
     if summary["time_us"] is not None:
         out.print(escape(_time_line(summary)))
+        if summary.get("spread_us"):
+            out.print(_spread_line(summary["spread_us"]))
         for table in (_stages(summary), _pipes(summary)):
             if table is not None:
                 out.print(table)
@@ -58,6 +60,13 @@ def _time_line(summary: dict[str, Any]) -> str:
         f"{summary['cycles']:,} cycles, {summary['instructions']:,} instructions, "
         f"workspace {summary['workspace_bytes']:,} B, L2 {summary['l2']}, "
         f"engine {summary['engine']}, seed {summary['seed']}"
+    )
+
+
+def _spread_line(times_us: list[float]) -> str:
+    return (
+        f"with random start offsets: {min(times_us):.2f} to {max(times_us):.2f} us "
+        f"in {len(times_us)} runs"
     )
 
 

@@ -35,6 +35,8 @@ def run(
     level: Annotated[str, typer.Option(help="summary, stage or instruction.")] = "instruction",
     cores: Annotated[Text, typer.Option(help="Cores in the trace, like 0,1,24.")] = None,
     window: Annotated[Text, typer.Option(help="Time in the trace, like 0:50us.")] = None,
+    atomics: Annotated[str, typer.Option(help="key, timed or shuffle:SEED.")] = "key",
+    spread: Annotated[int, typer.Option(min=0, help="More runs with random start offsets.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder to write; out/RUN if left out.")] = None,
     json: Json = False,
 ) -> None:
@@ -85,6 +87,7 @@ def trace_filter(job: Any, cores: Text, window: Text) -> Any:
 def _request(given: dict[str, Any]) -> Any:
     from npusim.choices import choose
     from npusim.cli.options import key_values, read_toml
+    from npusim.functional.atomics import Atomics
     from npusim.functional.interpreter import Order
     from npusim.ops.common.operator import Validity
     from npusim.simulate import Mode, RunRequest
@@ -110,4 +113,6 @@ def _request(given: dict[str, Any]) -> Any:
         both_orders=both,
         validity=choose(Validity, given["validity"], "--validity"),
         seed=given["seed"],
+        spread=given["spread"],
+        atomics=Atomics.parse(given["atomics"]),
     )

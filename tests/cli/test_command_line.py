@@ -148,3 +148,12 @@ def test_selftest_passes(capsys):
     assert len(files) == 23
     assert sum(f["differ"] for f in files) == 0
     assert all(f["equal"] for f in files)
+
+
+def test_spread_and_atomics(capsys):
+    arguments = ["run", "mla_prolog_v3", "--case", "tiny", "--mode", "time", "--engine", "simpy"]
+    assert run_command([*arguments, "--spread", "2", "--atomics", "shuffle:3", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert len(summary["spread_us"]) == 2
+    # An offset of at most 0.5 us cannot move the end by more than what it delays and reorders.
+    assert all(abs(t - summary["time_us"]) < 1.0 for t in summary["spread_us"])
