@@ -56,10 +56,8 @@ def render(figures: Sequence[Figure]) -> str:
 
 def number(value: float) -> str:
     """A figure with three significant digits and separators for thousands."""
-    if value >= 1000:
-        digits = len(str(int(value)))
-        return f"{round(value, 3 - digits):,.0f}"
-    return f"{value:.3g}"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:.3g}"
 
 
 def ratio(figure: Figure) -> str:
