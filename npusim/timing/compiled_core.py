@@ -66,6 +66,9 @@ CAUSE_DRAIN = int(Cause.DRAIN)
 STAGE = int(Level.STAGE)
 INSTRUCTION = int(Level.INSTRUCTION)
 
+STUCK = -1
+"""The scalar unit waits for something that is not known yet, or is done."""
+
 
 @kernel
 def advance(core: int, streams: Streams, table: Counters, state: State, out: Output) -> None:
@@ -76,20 +79,28 @@ def advance(core: int, streams: Streams, table: Counters, state: State, out: Out
         if mask != 0:
             pipe = streams.lowest[mask]
             cores[core, MASK] = mask & (mask - 1)
+        else:
+            pipe = issue_next(core, streams, table, state, out)
+            if pipe == STUCK:
+                return
+        if pipe != 0:
             run_pipe(core, pipe, streams, table, state, out)
-        elif not issue_next(core, streams, table, state, out):
-            return
 
 
 @kernel
-def issue_next(core: int, streams: Streams, table: Counters, state: State, out: Output) -> bool:
-    """Let the scalar unit deal with the next row; False if it has to wait or is done."""
+def issue_next(core: int, streams: Streams, table: Counters, state: State, out: Output) -> int:
+    """Let the scalar unit deal with the next row.
+
+    Returns:
+        the pipe that can go on because of it, 0 for none, STUCK if the scalar unit has to wait
+        for something unknown or is done.
+    """
     cores = state.cores
     while cores[core, ROW] == cores[core, ROW_END]:
         instance = cores[core, INSTANCE] + 1
         if instance >= streams.core_start[core + 1]:
             cores[core, DONE] = 1
-            return False
+            return STUCK
         cores[core, INSTANCE] = instance
         variant = streams.variant[instance]
         cores[core, ROW] = streams.first_row[variant]
@@ -97,21 +108,21 @@ def issue_next(core: int, streams: Streams, table: Counters, state: State, out: 
     number = cores[core, ROW]
     row = streams.rows[number]
     if row["pipe"] != 0:
-        done = issue_row(core, number, row, streams, state, out)
+        pipe = issue_row(core, number, row, streams, state, out)
     else:
-        done = scalar_row(core, row, streams, table, state, out)
-    if done:
+        pipe = scalar_row(core, row, streams, table, state, out)
+    if pipe != STUCK:
         cores[core, ROW] = number + 1
         cores[core, NEXT_ID] += 1
-    return done
+    return pipe
 
 
 @kernel
 def issue_row(
     core: int, number: int, row: np.void, streams: Streams, state: State, out: Output
-) -> bool:
-    """Put a row into the queue of its pipe; False if the queue is not known to have room."""
-    pipe = row["pipe"]
+) -> int:
+    """Put a row into the queue of its pipe; STUCK if the queue is not known to have room."""
+    pipe = int(row["pipe"])
     slot = core * PIPES + pipe
     pipes = state.pipes
     ring = state.queue.shape[1] - 1
@@ -122,7 +133,7 @@ def issue_row(
     frees = place - streams.depth[pipe]
     if frees >= 0:
         if frees >= pipes[slot, STARTED_ROWS]:
-            return False
+            return STUCK
         gone = state.queue[slot, frees & ring]
         if gone["time"] > time:
             time = gone["time"]
@@ -141,16 +152,14 @@ def issue_row(
     if out.level[0] >= INSTRUCTION:
         out.issued[row_id] = time
         out.issue_pred[row_id] = issue_pred
-    if pipes[slot, BLOCK] == NOT_BLOCKED:
-        state.cores[core, MASK] |= 1 << pipe
-    return True
+    return pipe if pipes[slot, BLOCK] == NOT_BLOCKED else 0
 
 
 @kernel
 def scalar_row(
     core: int, row: np.void, streams: Streams, table: Counters, state: State, out: Output
-) -> bool:
-    """Carry out a row of the scalar unit; False if what it waits for is not known."""
+) -> int:
+    """Carry out a row of the scalar unit; STUCK if what it waits for is not known."""
     slot = core * PIPES
     row_id = state.cores[core, NEXT_ID]
     issued = state.cores[core, SCALAR_FREE]
@@ -166,7 +175,7 @@ def scalar_row(
     else:
         time, drained = -1, NO_ID
     if time == UNKNOWN and drained == 0:
-        return False
+        return STUCK
     if drained != NO_ID and time >= start:
         start, pred = time, drained
         cause = CAUSE_DRAIN
@@ -184,7 +193,7 @@ def scalar_row(
         out.issued[row_id] = issued
         out.issue_pred[row_id] = row_id - 1 if row_id > streams.core_first_id[core] else NO_ID
     finish(core, slot, row_id, row, instance, start, end, end, streams, table, state, out)
-    return True
+    return 0
 
 
 @kernel
