@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from npusim.isa.hazards import KnownHazard
 from npusim.ops.blocks.mmad_micro.kernel import build
 from npusim.ops.blocks.mmad_micro.params import DEFAULTS, make_inputs, parse, tensors, tiling
 from npusim.ops.blocks.mmad_micro.reference import reference
@@ -19,4 +20,13 @@ OPERATOR = Operator(
     tiling=tiling,
     build=build,
     reference=reference,
+    known_hazards=(
+        KnownHazard(
+            "MMADs without barriers",
+            "MMADs on a small tile follow each other without the barrier that correct sums need:"
+            " what is measured is how fast they issue",
+            frozenset({"l0c0"}),
+            ("mmad", "mmad"),
+        ),
+    ),
 )

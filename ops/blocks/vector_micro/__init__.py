@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from npusim.isa.hazards import KnownHazard
 from npusim.ops.blocks.vector_micro.kernel import build
 from npusim.ops.blocks.vector_micro.params import DEFAULTS, make_inputs, parse, tensors, tiling
 from npusim.ops.blocks.vector_micro.reference import reference
@@ -19,4 +20,13 @@ OPERATOR = Operator(
     tiling=tiling,
     build=build,
     reference=reference,
+    known_hazards=(
+        KnownHazard(
+            "vector without barriers",
+            "instructions write the same bytes without a barrier between them: what is measured"
+            " is how fast they issue",
+            frozenset({"ub"}),
+            ("vector", "vector"),
+        ),
+    ),
 )
