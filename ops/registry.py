@@ -28,6 +28,7 @@ _PACKAGES = {
     "dequant_swiglu_quant": "npusim.ops.blocks.dequant_swiglu_quant",
     "kv_rms_norm_rope_cache": "npusim.ops.blocks.kv_rms_norm_rope_cache",
     "clipped_swiglu": "npusim.ops.blocks.clipped_swiglu",
+    "broadcast": "npusim.ops.blocks.broadcast",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 
