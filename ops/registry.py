@@ -29,6 +29,7 @@ _PACKAGES = {
     "kv_rms_norm_rope_cache": "npusim.ops.blocks.kv_rms_norm_rope_cache",
     "clipped_swiglu": "npusim.ops.blocks.clipped_swiglu",
     "broadcast": "npusim.ops.blocks.broadcast",
+    "fill": "npusim.ops.blocks.fill",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 
