@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from npusim.cli import check, listing, report, run, selftest, validate, warmup
+from npusim.cli import bench, check, listing, report, run, selftest, validate, warmup
 from npusim.errors import NpusimError
 
 USER_MISTAKE = 2
@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (run, check, report, listing, selftest, warmup, validate):
+for module in (run, check, report, listing, selftest, warmup, validate, bench):
     module.register(app)
 
 
