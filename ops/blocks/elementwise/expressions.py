@@ -8,7 +8,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from npusim.isa.instructions import Opcode, Operand
+from npusim.isa import patterns
+from npusim.isa.instructions import Opcode, Operand, Relation
+from npusim.numerics.formats import DType
 from npusim.ops.blocks.elementwise.params import Function
 from npusim.ops.common.activations import one_plus_exp, silu
 from npusim.ops.common.vector_writer import VectorWriter
@@ -81,6 +83,13 @@ def _swiglu(e: Tile) -> None:
     e.do(Opcode.VMUL, e.z, e.u, e.y)
 
 
+def _relu_grad(e: Tile) -> None:
+    mask = Operand(e.t.space, patterns.linear(DType.UINT8, e.t.pattern.elements), e.t.offset)
+    e.do(Opcode.VDUP, e.u, scalar=0.0)
+    e.v.op(Opcode.VCMP, mask, e.y, e.u, args=(Relation.GT,))
+    e.do(Opcode.VSEL, e.z, e.x, e.u, mask)
+
+
 EXPRESSIONS: dict[Function, Expression] = {
     F.ADD: _binary(Opcode.VADD),
     F.SUB: _binary(Opcode.VSUB),
@@ -102,8 +111,9 @@ EXPRESSIONS: dict[Function, Expression] = {
     F.SILU: _silu,
     F.GELU: _gelu,
     F.SWIGLU: _swiglu,
+    F.RELU_GRAD: _relu_grad,
 }
 """Every function but the cast, which is one instruction between two types."""
 
-SCRATCH = {F.SIGMOID: 2, F.TANH: 2, F.SILU: 1, F.GELU: 2, F.SWIGLU: 2}
+SCRATCH = {F.SIGMOID: 2, F.TANH: 2, F.SILU: 1, F.GELU: 2, F.SWIGLU: 2, F.RELU_GRAD: 2}
 """Scratch tiles that a function needs (0 where it is not listed)."""

@@ -7,7 +7,6 @@ from npusim.chips.model import Chip
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.builder import ProgramBuilder
-from npusim.isa.instructions import Operand
 from npusim.isa.program import Program, TensorKind
 from npusim.isa.spaces import CoreKind
 from npusim.ops.blocks.elementwise.expressions import EXPRESSIONS, Tile
@@ -67,12 +66,12 @@ def tiles(
     turn: int,
 ) -> None:
     """``count`` tiles that follow each other."""
-    whole = patterns.linear(params.dtype, elements)
+    wholes = [patterns.linear(dtype, elements) for dtype in params.input_types]
     result = patterns.linear(params.out, elements)
     for i in range(count):
         k.scalar(LOOP_CYCLES)
         stream.inputs.wait_free(k, turn + i)
-        for index in range(params.inputs):
+        for index, whole in enumerate(wholes):
             source = k.gm(_NAMES[index], whole, i * whole.size_bytes)
             target = stream.input(turn + i, index).at(whole)
             k.copy(target, source, cache_hint=params.cache)
@@ -91,21 +90,21 @@ def compute(
     v: VectorWriter, params: ElementwiseParams, stream: Stream, elements: int, turn: int
 ) -> None:
     """One tile in UB: convert if the tensors' type is not computed in, evaluate, convert back."""
-    inputs = [stream.input(turn, i).linear(params.dtype, elements) for i in range(params.inputs)]
+    inputs = [
+        stream.input(turn, i).linear(dtype, elements) for i, dtype in enumerate(params.input_types)
+    ]
     z = stream.output(turn, 0).linear(params.out, elements)
     if params.function is Function.CAST:
         v.cast(z, inputs[0], params.rounding)
         return
     work = [area.linear(params.compute, elements) for area in stream.scratch]
-    converts = params.compute is not params.dtype
+    for i, narrow in enumerate(inputs):
+        if narrow.pattern.dtype is not params.compute:
+            inputs[i] = work.pop(0)
+            v.cast(inputs[i], narrow)
     x, y = inputs[0], inputs[-1]
-    result: Operand = z
-    if converts:
-        for wide, narrow in zip(work, inputs, strict=False):
-            v.cast(wide, narrow)
-        x, y, result = work[0], work[params.inputs - 1], work[0]
-        work = work[params.inputs :]
+    result = z if params.out is params.compute else x
     t, u = (*work, x, x)[:2]
     EXPRESSIONS[params.function](Tile(v, x, y, result, t, u, params.scalar))
-    if converts:
+    if result is not z:
         v.cast(z, result)

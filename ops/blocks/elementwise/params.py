@@ -14,6 +14,7 @@ from npusim.numerics.rounding import Rounding
 from npusim.ops.common.arguments import Arguments, options_of
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.raw_inputs import positive, values
+from npusim.ops.common.row_params import FLOATS
 
 
 class Function(Enum):
@@ -39,11 +40,12 @@ class Function(Enum):
     SILU = "silu"
     GELU = "gelu"
     SWIGLU = "swiglu"
+    RELU_GRAD = "relu_grad"
     CAST = "cast"
 
 
 F = Function
-BINARY = frozenset({F.ADD, F.SUB, F.MUL, F.DIV, F.MAXIMUM, F.MINIMUM, F.SWIGLU})
+BINARY = frozenset({F.ADD, F.SUB, F.MUL, F.DIV, F.MAXIMUM, F.MINIMUM, F.SWIGLU, F.RELU_GRAD})
 WITH_SCALAR = frozenset({F.ADDS, F.MULS})
 INTEGER = frozenset({F.ADD, F.SUB, F.MUL, F.MAXIMUM, F.MINIMUM})
 COMPOSED = frozenset({F.SIGMOID, F.TANH, F.SILU, F.GELU, F.SWIGLU})
@@ -51,9 +53,7 @@ COMPOSED = frozenset({F.SIGMOID, F.TANH, F.SILU, F.GELU, F.SWIGLU})
 _POSITIVE = frozenset({F.LN, F.SQRT, F.RSQRT})
 
 TYPES = {
-    "fp32": DType.FP32,
-    "fp16": DType.FP16,
-    "bf16": DType.BF16,
+    **FLOATS,
     "int32": DType.INT32,
     "int8": DType.INT8,
 }
@@ -62,6 +62,7 @@ DEFAULTS: dict[str, Any] = {
     "rows": 1024,
     "cols": 1024,
     "dtype": "fp16",
+    "y_dtype": None,
     "out": None,
     "scalar": 2.0,
     "rounding": "rint",
@@ -76,7 +77,8 @@ class ElementwiseParams:
     """z = f(x) or f(x, y) over ``rows`` x ``cols`` elements.
 
     Attributes:
-        dtype, out: element types of inputs and output; they differ for a cast only.
+        dtype, out: element types of x and of the output; they differ for a cast only.
+        y_dtype: element type of y; where it is not that of x, fp32 is computed in.
         scalar: second operand of adds and muls.
         rounding: of a cast.
         cache: what reading the inputs does with L2.
@@ -86,6 +88,7 @@ class ElementwiseParams:
     rows: int
     cols: int
     dtype: DType
+    y_dtype: DType
     out: DType
     scalar: float
     rounding: Rounding
@@ -102,10 +105,17 @@ class ElementwiseParams:
         return 2 if self.function in BINARY else 1
 
     @property
+    def input_types(self) -> tuple[DType, ...]:
+        """Element type of every input."""
+        return (self.dtype, self.y_dtype)[: self.inputs]
+
+    @property
     def compute(self) -> DType:
         """Element type that the vector unit computes in."""
         if self.function is F.CAST:
             return self.dtype
+        if len(set(self.input_types)) > 1:
+            return DType.FP32
         if self.dtype is DType.INT8:
             return DType.FP16
         if self.dtype is DType.BF16 or (self.dtype is DType.FP16 and self.function in COMPOSED):
@@ -125,6 +135,12 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> Elementwise
     dtype = given.choice("dtype", TYPES)
     out = given.choice("out", TYPES) if raw.get("out") is not None else dtype
     rounding = given.choice("rounding", {r.name.lower(): r for r in Rounding})
+    y_dtype = given.choice("y_dtype", TYPES) if raw.get("y_dtype") is not None else dtype
+    if y_dtype is not dtype and not {dtype, y_dtype} <= set(FLOATS.values()):
+        raise ParameterError(
+            f"elementwise: dtype is {type_name(dtype)} and y_dtype {type_name(y_dtype)}; types "
+            f"that differ must be out of: {', '.join(FLOATS)}"
+        )
     if function is F.CAST:
         check_pair(dtype, out, rounding, chip.architecture)
     elif out is not dtype:
@@ -142,6 +158,7 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> Elementwise
         rows=given.integer("rows", 1, _LARGEST),
         cols=given.integer("cols", 1, _LARGEST),
         dtype=dtype,
+        y_dtype=y_dtype,
         out=out,
         scalar=given.number("scalar"),
         rounding=rounding,
@@ -154,7 +171,10 @@ def tensors(params: ElementwiseParams) -> tuple[TensorSpec, ...]:
     shape = (params.rows, params.cols)
     names = ("x", "y")[: params.inputs]
     return (
-        *(TensorSpec(name, params.dtype, shape, TensorRole.INPUT) for name in names),
+        *(
+            TensorSpec(name, dtype, shape, TensorRole.INPUT)
+            for name, dtype in zip(names, params.input_types, strict=True)
+        ),
         TensorSpec("z", params.out, shape, TensorRole.OUTPUT),
     )
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import numpy as np
+
 from npusim.numerics.casts import cast
 from npusim.numerics.formats import Array
 from npusim.numerics.model import NumericsModel
@@ -20,8 +22,11 @@ def reference(params: ElementwiseParams, inputs: Arrays, model: NumericsModel) -
             rounding = Rounding.NONE
         return {"z": cast(x, params.out, rounding, model=model)}
     y = inputs.get("y", x)
-    if params.compute is not params.dtype:
-        x, y = (cast(part, params.compute, model=model) for part in (x, y))
+    types = (*params.input_types, params.dtype)
+    x, y = (
+        part if dtype is params.compute else cast(part, params.compute, model=model)
+        for part, dtype in zip((x, y), types, strict=False)
+    )
     z = _formula(params, Rounded(model))(x, y)
     if params.compute is not params.dtype:
         z = cast(z, params.dtype, model=model)
@@ -40,6 +45,7 @@ def _formula(params: ElementwiseParams, r: Rounded) -> Callable[[Array, Array], 
         f.ADDS: lambda x, y: r.add(x, r.number(params.scalar, x)),
         f.MULS: lambda x, y: r.mul(x, r.number(params.scalar, x)),
         f.SWIGLU: lambda x, y: r.mul(r.silu(x), y),
+        f.RELU_GRAD: lambda x, y: np.where(y > 0, x, np.zeros_like(x)),
     }
     one: dict[Function, Callable[[Array], Array]] = {
         f.ABS: r.absolute,

@@ -42,10 +42,10 @@ def parts(params: ElementwiseParams, elements: int) -> Parts:
     compute type is not the tensors', then the expression's own.
     """
     own = SCRATCH.get(params.function, 0)
-    converted = params.inputs if params.compute is not params.dtype else 0
+    converted = sum(dtype is not params.compute for dtype in params.input_types)
     # int32 results of a wide cast pass through fp16 to int8 in one more area.
     return Parts(
-        inputs=(elements * params.dtype.size_bytes,) * params.inputs,
+        inputs=tuple(elements * dtype.size_bytes for dtype in params.input_types),
         outputs=(elements * params.out.size_bytes,),
         scratch=(elements * params.compute.size_bytes,) * (converted + own),
     )
@@ -66,7 +66,8 @@ def tiling(
         ParameterError: unknown knob, a tile that is too long for one instruction, too many cores.
         CapacityError: the buffers do not fit UB.
     """
-    widest = max(params.compute.size_bytes, params.dtype.size_bytes, params.out.size_bytes)
+    types = (params.compute, params.out, *params.input_types)
+    widest = max(dtype.size_bytes for dtype in types)
     step = _LINE_BYTES // DType.INT8.size_bytes
     longest = MAX_REPEATS * _REPEAT_BYTES // widest
     elements = min(longest // step * step, round_up(core_elements(params, chip.cores.aiv), 32))

@@ -43,6 +43,27 @@ def test_integers(check_block: Check, op: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("dtype", "y_dtype"), [("fp32", "bf16"), ("bf16", "fp32"), ("fp16", "bf16")]
+)
+@pytest.mark.parametrize("op", ["add", "sub", "swiglu"])
+def test_inputs_of_two_types(check_block: Check, op: str, dtype: str, y_dtype: str) -> None:
+    raw = {"op": op, "rows": 3, "cols": 301, "dtype": dtype, "y_dtype": y_dtype}
+    check_block("elementwise", raw)
+
+
+def test_relu_grad_passes_where_the_feature_is_positive(check_block: Check) -> None:
+    x = np.arange(1, 9, dtype=np.float32)[None]
+    y = np.array([[1, -1, 0, -0.0, np.nan, np.inf, -np.inf, 1e-45]], np.float32)
+    raw = {"op": "relu_grad", "rows": 1, "cols": 8, "dtype": "fp32"}
+    check_block("elementwise", raw, inputs={"x": x, "y": y})
+    found = operator("elementwise")
+    params = found.parse(raw, load_chip("toy"), Validity.DOCUMENTED)
+    model = NumericsModel.default(Architecture.A2201)
+    z = found.reference(params, {"x": x, "y": y}, model)["z"]
+    np.testing.assert_array_equal(z, [[1, 0, 0, 0, 0, 6, 0, 8]])
+
+
+@pytest.mark.parametrize(
     ("dtype", "out"),
     [
         ("fp32", "fp16"),
@@ -89,7 +110,7 @@ def test_special_values(check_block: Check, op: str) -> None:
 
 
 def one_input() -> set[str]:
-    two = {"add", "sub", "mul", "div", "maximum", "minimum", "swiglu"}
+    two = {"add", "sub", "mul", "div", "maximum", "minimum", "swiglu", "relu_grad"}
     return set(FUNCTIONS) - two
 
 
@@ -136,6 +157,10 @@ def test_messages() -> None:
     )
     assert message({"op": "cast", "dtype": "fp16", "out": "bf16"}).startswith(
         "cast fp16 -> bf16 does not exist on architecture 2201;"
+    )
+    assert message({"op": "add", "dtype": "int32", "y_dtype": "fp32"}) == (
+        "elementwise: dtype is int32 and y_dtype fp32; types that differ must be out of: fp32, "
+        "fp16, bf16"
     )
     assert message({"op": "muls", "scalar": float("inf")}) == (
         "elementwise: scalar is inf, it must be a finite number"
