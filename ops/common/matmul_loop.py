@@ -236,9 +236,10 @@ def compute_tile(
         (loop.right, n, after[1], turns.b),
     )
     for step in range(loop.steps):
-        for side, outer, next_outer, turn in sides:
-            if step % side.steps == 0:
-                _load_for(k, loop, side, step // side.steps, outer, next_outer, turn)
+        due = [s for s in sides if step % s[0].steps == 0]
+        # MTE2 works in order: a chunk of more steps is needed later and must not hold the other up.
+        for side, outer, next_outer, turn in sorted(due, key=lambda s: s[0].steps):
+            _load_for(k, loop, side, step // side.steps, outer, next_outer, turn)
         _compute_step(k, loop, m, n, step, turns, bias)
     loop.l0c_ring.publish(k, turns.l0c)
 
