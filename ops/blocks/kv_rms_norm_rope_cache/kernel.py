@@ -7,6 +7,8 @@ Flags: `vector_stream`.
 Rotary part: pairs (x[2j], x[2j + 1]) are split into halves, then y = x cos + rotate_half(x) sin.
 """
 
+from collections.abc import Iterator
+
 from npusim.chips.model import Chip
 from npusim.errors import ParameterError
 from npusim.isa import patterns
@@ -21,7 +23,7 @@ from npusim.ops.blocks.kv_rms_norm_rope_cache.params import NAME, KvCacheParams,
 from npusim.ops.common import vector_stream
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.rotation import rotate_half, split_pairs
-from npusim.ops.common.row_formulas import RowScratch, root_mean_square
+from npusim.ops.common.row_formulas import RowScratch, root_mean_square, to_int8
 from npusim.ops.common.row_ops import Rows, by_row_number, by_shared_row
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.tensors import declare
@@ -30,6 +32,7 @@ from npusim.ops.common.vector_stream import Stream
 from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32
+_FACTORS = 11  # first scale among the scratch areas
 
 
 def build(params: KvCacheParams, tiling: RowTiling, chip: Chip, control: Arrays) -> Program:
@@ -48,15 +51,16 @@ def build(params: KvCacheParams, tiling: RowTiling, chip: Chip, control: Arrays)
     for core in range(min(tiling.cores, params.rows)):
         first, count = share(params.rows, tiling.cores, core)
         aiv = builder.aiv(core)
-        builder.place(aiv, load_gamma, (params, stream), stage=NAME, gamma=gm["gamma"].address)
+        shared = {name: gm[name].address for name in ("gamma", *(n for n, _ in params.factors))}
+        builder.place(aiv, load_shared, (params, stream), stage=NAME, **shared)
         builder.place(aiv, vector_stream.prime, (stream,), stage=NAME)
-        for turn, start in enumerate(range(first, first + count, tiling.tile_rows)):
-            rows = range(start, min(start + tiling.tile_rows, first + count))
+        for turn, rows in enumerate(_tiles(params, tiling, first, first + count)):
             places = [params.place(row) for row in rows]
             kept = tuple(slots[token] >= 0 for token, _ in places)
-            args = (params, stream, kept, turn % tiling.buffers)
-            bases = _bases(params, gm, start, places, slots)
-            builder.place(aiv, tile, args, stage=NAME, tile=start, **bases)
+            head = places[0][1] if params.factors else 0
+            args = (params, stream, kept, head, turn % tiling.buffers)
+            bases = _bases(params, gm, rows[0], places, slots)
+            builder.place(aiv, tile, args, stage=NAME, tile=rows[0], **bases)
         builder.place(aiv, vector_stream.drain, (stream,), stage=NAME)
     return builder.finish()
 
@@ -68,6 +72,15 @@ def _checked_slots(params: KvCacheParams, control: Arrays) -> list[int]:
         if slot >= most:
             raise ParameterError(f"{NAME}: index[{token}] is {slot}, the caches have {most} slots")
     return slots
+
+
+def _tiles(params: KvCacheParams, tiling: RowTiling, first: int, end: int) -> Iterator[range]:
+    """Rows of each tile of a core; with scales for each head a tile has rows of one head."""
+    while first < end:
+        most = params.seq - first % params.seq if params.factors else tiling.tile_rows
+        rows = range(first, min(first + min(tiling.tile_rows, most), end))
+        yield rows
+        first = rows.stop
 
 
 def _bases(
@@ -90,10 +103,13 @@ def _bases(
     return bases
 
 
-def load_gamma(k: BlockBuilder, params: KvCacheParams, stream: Stream) -> None:
-    """Gamma in fp32, once."""
+def load_shared(k: BlockBuilder, params: KvCacheParams, stream: Stream) -> None:
+    """Gamma in fp32, scales and offsets of all heads, once."""
     raw = stream.scratch[0].linear(params.dtype, params.norm)
     k.copy(raw, k.gm("gamma", patterns.linear(params.dtype, params.norm)))
+    for (name, width), area in zip(params.factors, stream.scratch[_FACTORS:], strict=True):
+        rows = patterns.linear(F32, params.heads * width)
+        k.copy(area.at(rows), k.gm(name, rows))
     k.set_flag(Pipe.MTE2, Pipe.VECTOR, 0)
     k.wait_flag(Pipe.MTE2, Pipe.VECTOR, 0)
     v = VectorWriter(k)
@@ -102,9 +118,14 @@ def load_gamma(k: BlockBuilder, params: KvCacheParams, stream: Stream) -> None:
 
 
 def tile(
-    k: BlockBuilder, params: KvCacheParams, stream: Stream, kept: tuple[bool, ...], turn: int
+    k: BlockBuilder,
+    params: KvCacheParams,
+    stream: Stream,
+    kept: tuple[bool, ...],
+    head: int,
+    turn: int,
 ) -> None:
-    """Some rows: ``kept`` says which have a slot."""
+    """Some rows: ``kept`` says which have a slot; ``head`` whose scales they take."""
     rows = len(kept)
     k.scalar(LOOP_CYCLES)
     stream.inputs.wait_free(k, turn)
@@ -114,13 +135,13 @@ def tile(
     stream.inputs.publish(k, turn)
     stream.inputs.wait_full(k, turn)
     stream.outputs.wait_free(k, turn)
-    compute(VectorWriter(k), params, stream, rows, turn)
+    compute(VectorWriter(k), params, stream, rows, head, turn)
     stream.inputs.release(k, turn)
     stream.outputs.publish(k, turn)
     stream.outputs.wait_full(k, turn)
     for i, tensor in enumerate(params.stores):
         dense = tensor.in_gm(rows)
-        k.copy(k.gm(tensor.slot, dense), stream.output(turn, i).at(dense))
+        k.copy(k.gm(tensor.slot, dense), stream.output(turn, _dense_part(params, i)).at(dense))
     for row, has_slot in enumerate(kept):
         k.scalar_load(k.gm(f"index{row}", patterns.linear(DType.INT64, 1)))
         k.scalar(LOOP_CYCLES)
@@ -131,7 +152,14 @@ def tile(
     stream.outputs.release(k, turn)
 
 
-def compute(v: VectorWriter, params: KvCacheParams, stream: Stream, rows: int, turn: int) -> None:
+def _dense_part(params: KvCacheParams, index: int) -> int:
+    """Output part with the dense rows of a cache: the cache's own if it has their type."""
+    return len(params.caches) + index if params.quantised[index] else index
+
+
+def compute(
+    v: VectorWriter, params: KvCacheParams, stream: Stream, rows: int, head: int, turn: int
+) -> None:
     """One tile in UB."""
     wide, gamma, *rest = stream.scratch
     scratch = RowScratch(*rest[:4])
@@ -143,24 +171,63 @@ def compute(v: VectorWriter, params: KvCacheParams, stream: Stream, rows: int, t
     by_shared_row(v, Opcode.VMUL, normed, normed, gamma)
     kept = params.width - params.rope
     rotated = rotate(v, params, stream, x.columns(kept, params.rope), turn)
-    result = patterns.linear(F32, rows * params.rope)
-    first, second = params.caches
-    size = params.dtype.size_bytes
-    to = stream.output(turn, 0)
-    v.cast(to.at(patterns.nd(params.dtype, rows, kept, first.width)), x.columns(0, kept).all())
     if params.value:
-        tail = patterns.nd(params.dtype, rows, params.rope, first.width)
-        v.cast(to.at(tail, kept * size), rotated.at(result))
-        value = patterns.linear(params.dtype, rows * second.width)
-        v.op(Opcode.VCOPY, stream.output(turn, 1).at(value), stream.input(turn, 3).at(value))
+        v.op(Opcode.VCOPY, x.columns(kept, params.rope).all(), rotated.all())
+        put(v, params, stream, 0, x, head, turn)
+        put_value(v, params, stream, rows, head, turn)
     else:
-        narrow = stream.output(turn, 1).linear(params.dtype, rows * params.rope)
-        v.cast(narrow, rotated.at(result))
+        put(v, params, stream, 0, x.columns(0, kept), head, turn)
+        put(v, params, stream, 1, rotated, head, turn)
 
 
-def rotate(v: VectorWriter, params: KvCacheParams, stream: Stream, x: Rows, turn: int) -> Buffer:
+def put(
+    v: VectorWriter,
+    params: KvCacheParams,
+    stream: Stream,
+    index: int,
+    x: Rows,
+    head: int,
+    turn: int,
+) -> None:
+    """fp32 rows to the output part of a cache, and to the dense rows; overwrites x."""
+    cache = params.caches[index]
+    count = x.rows * x.n
+    if not params.quantised[index]:
+        v.cast(stream.output(turn, index).linear(params.dtype, count), x.all())
+        return
+    if index < len(params.stores):
+        part = stream.output(turn, _dense_part(params, index))
+        v.cast(part.linear(params.dtype, count), x.all())
+    for opcode, area in zip(
+        (Opcode.VMUL, Opcode.VADD), _factors(params, stream, index), strict=False
+    ):
+        by_shared_row(v, opcode, x, x, area.part("head", 4 * head * x.n, 4 * x.n))
+    to_int8(v, stream.output(turn, index).linear(cache.dtype, count), x)
+
+
+def put_value(
+    v: VectorWriter, params: KvCacheParams, stream: Stream, rows: int, head: int, turn: int
+) -> None:
+    """Rows of ``v`` to the second cache: as they are, or through fp32 to int8."""
+    raw = stream.input(turn, 3).linear(params.dtype, rows * params.value)
+    if not params.quantised[1]:
+        v.op(Opcode.VCOPY, stream.output(turn, 1).at(raw.pattern), raw)
+        return
+    wide = Rows(stream.scratch[_FACTORS - 1], rows, params.value, params.value)
+    v.cast(wide.all(), raw)
+    put(v, params, stream, 1, wide, head, turn)
+
+
+def _factors(params: KvCacheParams, stream: Stream, index: int) -> tuple[Buffer, ...]:
+    """Scales, and offsets if there are any, of an int8 cache."""
+    each = 2 if params.offset else 1
+    first = _FACTORS + (each if index and params.quantised[0] else 0)
+    return stream.scratch[first : first + each]
+
+
+def rotate(v: VectorWriter, params: KvCacheParams, stream: Stream, x: Rows, turn: int) -> Rows:
     """The rotated rows, dense in fp32."""
-    pairs, crossed, cos, sin = stream.scratch[-4:]
+    pairs, crossed, cos, sin = stream.scratch[6:10]
     whole = patterns.linear(F32, x.rows * x.n)
     for i, area in ((1, cos), (2, sin)):
         v.cast(area.at(whole), stream.input(turn, i).at(params.loads[i].in_ub(x.rows)))
@@ -170,4 +237,4 @@ def rotate(v: VectorWriter, params: KvCacheParams, stream: Stream, x: Rows, turn
     v.op(Opcode.VMUL, pairs.at(whole), pairs.at(whole), cos.at(whole))
     v.op(Opcode.VMUL, crossed.at(whole), crossed.at(whole), sin.at(whole))
     v.op(Opcode.VADD, pairs.at(whole), pairs.at(whole), crossed.at(whole))
-    return pairs
+    return both

@@ -7,6 +7,9 @@ Two forms, told apart by ``value``:
 * above 0, full keys: the whole row is normalised, its last ``rope`` columns are rotated, the
   result goes to ``k_cache`` and a row of ``v`` to ``v_cache``. Which columns are rotated is
   inferred from the shapes.
+
+Either cache may be int8: what goes there is multiplied with a scale for each head and column,
+and an offset is added if there is one.
 """
 
 from collections.abc import Mapping
@@ -41,10 +44,18 @@ DEFAULTS: dict[str, Any] = {
     "blocks": None,
     "layout": "nd",
     "dense": False,
+    "quantised": "none",
+    "offset": False,
     "epsilon": 1e-5,
     "dtype": "bf16",
 }
 _STEP = 16  # elements of 32 bytes
+_QUANTISED = {
+    "none": (False, False),
+    "first": (True, False),
+    "second": (False, True),
+    "both": (True, True),
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,8 @@ class KvCacheParams:
         norm: columns that are normalised; rope: columns that are rotated.
         value: columns of ``v``, see the module.
         dense: the rows are written in order, too.
+        quantised: whether the first and the second cache are int8.
+        offset: int8 caches have offsets.
     """
 
     batch: int
@@ -67,6 +80,8 @@ class KvCacheParams:
     blocks: int
     layout: CacheLayout
     dense: bool
+    quantised: tuple[bool, bool]
+    offset: bool
     epsilon: float
     dtype: DType
 
@@ -104,11 +119,23 @@ class KvCacheParams:
         names = ("k_cache", "v_cache") if self.value else ("ckv_cache", "k_cache")
         widths = (self.width, self.value) if self.value else (self.norm, self.rope)
         sizes = (self.layout, self.blocks, self.block_size, self.heads)
+        types = (DType.INT8 if quantised else self.dtype for quantised in self.quantised)
         first, second = (
-            Cache(name, self.dtype, *sizes, width)
-            for name, width in zip(names, widths, strict=True)
+            Cache(name, dtype, *sizes, width)
+            for name, dtype, width in zip(names, types, widths, strict=True)
         )
         return first, second
+
+    @property
+    def factors(self) -> tuple[tuple[str, int], ...]:
+        """Scales and offsets of int8 caches, in order: name and columns of a head."""
+        kinds = ("scale", "offset") if self.offset else ("scale",)
+        return tuple(
+            (f"{cache.name}_{kind}", cache.width)
+            for cache, quantised in zip(self.caches, self.quantised, strict=True)
+            for kind in kinds
+            if quantised
+        )
 
     @property
     def stores(self) -> tuple[RowTensor, ...]:
@@ -128,9 +155,11 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> KvCachePara
     """
     given = Arguments(NAME, raw, DEFAULTS)
     widths = {name: given.integer(name, 0, LARGEST) for name in ("norm", "rope", "value")}
+    quantised = given.choice("quantised", _QUANTISED)
+    step = 2 * _STEP if any(quantised) else _STEP
     for name, width in widths.items():
-        if width % _STEP or (name != "value" and not width):
-            raise ParameterError(f"{NAME}: {name} is {width}, it must be a multiple of {_STEP}")
+        if width % step or (name != "value" and not width):
+            raise ParameterError(f"{NAME}: {name} is {width}, it must be a multiple of {step}")
     if widths["value"] and widths["rope"] > widths["norm"]:
         raise ParameterError(
             f"{NAME}: rope is {widths['rope']}, with value it is part of the {widths['norm']} "
@@ -153,6 +182,8 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> KvCachePara
         blocks=blocks,
         layout=given.choice("layout", options_of(CacheLayout)),
         dense=given.flag("dense"),
+        quantised=quantised,
+        offset=given.flag("offset"),
         epsilon=given.number("epsilon"),
         dtype=given.choice("dtype", NARROW_FLOATS),
     )
@@ -165,7 +196,11 @@ def tensors(params: KvCacheParams) -> tuple[TensorSpec, ...]:
         *(TensorSpec(t.slot, dtype, (*axes, t.cols), TensorRole.INPUT) for t in params.loads),
         TensorSpec("gamma", dtype, (params.norm,), TensorRole.INPUT),
         TensorSpec("index", DType.INT64, (params.tokens,), TensorRole.CONTROL),
-        *(TensorSpec(c.name, dtype, c.shape, TensorRole.INOUT) for c in params.caches),
+        *(
+            TensorSpec(name, DType.FP32, (params.heads, width), TensorRole.INPUT)
+            for name, width in params.factors
+        ),
+        *(TensorSpec(c.name, c.dtype, c.shape, TensorRole.INOUT) for c in params.caches),
         *(TensorSpec(t.slot, dtype, (*axes, t.cols), TensorRole.OUTPUT) for t in params.stores),
     )
 
@@ -180,7 +215,9 @@ def make_inputs(params: KvCacheParams, seed: int, names: frozenset[str]) -> Arra
             slots = permutation(seed, t.name, params.blocks * params.block_size)
             made[t.name] = slots[: params.tokens].astype(np.int64)
         else:
-            made[t.name] = values(seed, t.name, t.dtype, t.shape, 0)
+            # Scales use the range of int8; everything else is of ordinary size.
+            size = 5 if t.name.endswith("_scale") else 0
+            made[t.name] = values(seed, t.name, t.dtype, t.shape, size)
     return made
 
 
@@ -189,7 +226,10 @@ class Areas:
     """Bytes of the UB areas for tiles of some rows.
 
     Scratch, in this order: rows in fp32, gamma in fp32, pieces, lanes, numbers, blocks, pairs
-    split, the same rotated, cos and sin in fp32.
+    split, the same rotated, cos and sin in fp32, rows of ``v`` in fp32 (an int8 cache of them
+    only), scales and offsets.
+
+    Outputs: rows of both caches, then dense rows where the cache has another type.
     """
 
     inputs: tuple[int, ...]
@@ -200,15 +240,19 @@ class Areas:
 def areas(params: KvCacheParams, rows: int) -> Areas:
     """UB areas of a tile."""
     table = rows * params.rope * 4
+    value = rows * params.value * 4 if params.quantised[1] else 0
+    dense = (t.tile_bytes(rows) if params.quantised[i] else 0 for i, t in enumerate(params.stores))
     return Areas(
         inputs=tuple(t.tile_bytes(rows) for t in params.loads),
-        outputs=tuple(rows * c.width * c.dtype.size_bytes for c in params.caches),
+        outputs=(*(rows * c.width * c.dtype.size_bytes for c in params.caches), *dense),
         scratch=(
             rows * params.width * 4,
             params.norm * 4,
             mapped_bytes(rows, params.width),
             *row_scratch_bytes(rows),
             *((table,) * 4),
+            value,
+            *(params.heads * width * 4 for _, width in params.factors),
         ),
     )
 

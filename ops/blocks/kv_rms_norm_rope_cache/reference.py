@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from npusim.numerics.cast_paths import Int8Path, fp32_to_int8
 from npusim.numerics.formats import Array
 from npusim.numerics.model import NumericsModel
 from npusim.numerics.reduce import lane_sum
@@ -19,16 +20,26 @@ def reference(params: KvCacheParams, inputs: Arrays, model: NumericsModel) -> Ar
     tail = normed[..., -params.rope :] if params.value else x[..., params.norm :]
     rotated = _rotary(r, tail, r.wide(inputs["cos"]), r.wide(inputs["sin"]))
     if params.value:
-        key = np.concatenate([normed[..., : -params.rope], rotated], axis=-1)
-        out = {"k": r.narrow(key, params.dtype)}
-        cached = {"k_cache": out["k"], "v_cache": inputs["v"]}
+        results = {"k": np.concatenate([normed[..., : -params.rope], rotated], axis=-1)}
+        cached = {"k_cache": results["k"], "v_cache": r.wide(inputs["v"])}
     else:
-        out = {"ckv": r.narrow(normed, params.dtype), "k_rope": r.narrow(rotated, params.dtype)}
-        cached = {"ckv_cache": out["ckv"], "k_cache": out["k_rope"]}
-    written = {
-        name: _write(params, inputs[name], rows, inputs["index"]) for name, rows in cached.items()
-    }
-    return {**written, **(out if params.dense else {})}
+        results = {"ckv": normed, "k_rope": rotated}
+        cached = {"ckv_cache": normed, "k_cache": rotated}
+    out: Arrays = {}
+    for (name, rows), quantised in zip(cached.items(), params.quantised, strict=True):
+        rows = _quantise(r, rows, inputs, name) if quantised else r.narrow(rows, params.dtype)
+        out[name] = _write(params, inputs[name], rows, inputs["index"])
+    if params.dense:
+        out.update({name: r.narrow(rows, params.dtype) for name, rows in results.items()})
+    return out
+
+
+def _quantise(r: Rounded, rows: Array, inputs: Arrays, name: str) -> Array:
+    """int8 rows: scale and offset for each head and column."""
+    rows = r.mul(rows, inputs[f"{name}_scale"][:, None])
+    if f"{name}_offset" in inputs:
+        rows = r.add(rows, inputs[f"{name}_offset"][:, None])
+    return fp32_to_int8(rows, Int8Path.VIA_INT32, model=r.model)
 
 
 def _rms_norm(params: KvCacheParams, r: Rounded, x: Array, gamma: Array) -> Array:

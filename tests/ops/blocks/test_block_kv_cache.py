@@ -36,6 +36,17 @@ def test_forms_and_layouts(
     check_block(NAME, {**raw, "dtype": dtype})
 
 
+@pytest.mark.parametrize("quantised", ["first", "second", "both"])
+@pytest.mark.parametrize("layout", ["nd", "nz"])
+@pytest.mark.parametrize("offset", [True, False])
+@pytest.mark.parametrize("form", [LATENT, {**FULL, "value": 64}])
+def test_int8_caches(
+    check_block: Check, form: dict[str, int], offset: bool, layout: str, quantised: str
+) -> None:
+    raw = {**form, "batch": 2, "heads": 2, "seq": 3, "layout": layout}
+    check_block(NAME, {**raw, "quantised": quantised, "offset": offset, "dense": offset})
+
+
 def test_tokens_without_a_slot_are_not_written(check_block: Check) -> None:
     index = np.array([4, -1, 0, -7, 2, 3], np.int64)
     check_block(NAME, {**LATENT, "seq": 6, "blocks": 2}, inputs={"index": index})
@@ -96,6 +107,9 @@ def message(raw: dict[str, Any], index: list[int] | None = None) -> str:
 def test_messages() -> None:
     assert message({"norm": 500}) == (
         "kv_rms_norm_rope_cache: norm is 500, it must be a multiple of 16"
+    )
+    assert message({"rope": 48, "quantised": "second"}) == (
+        "kv_rms_norm_rope_cache: rope is 48, it must be a multiple of 32"
     )
     assert message({"norm": 32, "value": 16}) == (
         "kv_rms_norm_rope_cache: rope is 64, with value it is part of the 32 columns of norm"
