@@ -1,5 +1,6 @@
 """From a record to everything its prediction needs: workload, chip, hypothesis, command."""
 
+import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from npusim.validate.classes import RecordClass, class_of, unscored
 from npusim.validate.mapping import workload_of
 from npusim.validate.records import Record
 from npusim.validate.sources import START_SPREAD, Hypothesis, hypothesis_of
-from npusim.validate.workload import KernelKind, NotMapped, Unmapped, Workload
+from npusim.validate.workload import KernelKind, Launch, NotMapped, Unmapped, Workload
 
 _PARTS = (
     (r"910b1\b", "ascend910b1"),
@@ -60,7 +61,7 @@ def plan_of(record: Record) -> Plan | Unmapped:
     except NotMapped as reason:
         return Unmapped(record.id, str(reason))
     hypothesis = hypothesis_of(record)
-    launch = launch_set(hypothesis, chip, workload.kind)
+    launch = launch_set(hypothesis, chip, workload)
     alternative = None
     if hypothesis.alternative:
         alternative = {**START_SPREAD, **hypothesis.alternative_set, **launch, **workload.chip_set}
@@ -70,7 +71,7 @@ def plan_of(record: Record) -> Plan | Unmapped:
         hypothesis=hypothesis,
         record_class=class_of(record, workload, hypothesis),
         chip=chip,
-        family=_chip_facts(chip)[0],
+        family=_chip_facts(chip).family,
         chip_set={**START_SPREAD, **hypothesis.chip_set, **launch, **workload.chip_set},
         alternative_set=alternative,
         unscored=unscored(record.id),
@@ -90,23 +91,39 @@ def chip_of(record: Record) -> str:
             raise NotMapped(str(error)) from None
     else:
         name = _from_soc(record.soc or "")
-    if _chip_facts(name)[1] is not Architecture.A2201:
-        architecture = int(_chip_facts(name)[1])
-        raise NotMapped(f"machine of architecture {architecture} is not modelled yet")
+    architecture = _chip_facts(name).architecture
+    if architecture is not Architecture.A2201:
+        raise NotMapped(f"machine of architecture {int(architecture)} is not modelled yet")
     return name
 
 
-def launch_set(hypothesis: Hypothesis, chip: str, kind: KernelKind) -> dict[str, float]:
+def launch_set(hypothesis: Hypothesis, chip: str, workload: Workload) -> dict[str, float]:
     """Chip parameters for a source's launch; only the sum of head and tail is known."""
-    total = hypothesis.launch_us.get(kind)
-    if total is None:
+    facts = _chip_facts(chip)
+    started_as = KernelKind.MIXED if workload.launch is Launch.MIXED else workload.kind
+    own_head, own_tail = facts.launch[workload.kind]
+    total = hypothesis.launch_us.get(started_as, sum(facts.launch[started_as]))
+    cores = _cores(facts, hypothesis, workload)
+    total += cores * hypothesis.core_us
+    if workload.launch is Launch.TEMPLATE:
+        total += hypothesis.template_us + cores * hypothesis.template_core_us
+    if math.isclose(total, own_head + own_tail):
         return {}
-    tail = {KernelKind.VECTOR: 0, KernelKind.CUBE: 1, KernelKind.MIXED: 2}[kind]
-    tail_us = min(_chip_facts(chip)[2][tail], total / 2)
+    tail_us = min(own_tail, total / 2)
     return {
-        f"launch.{kind.value}.head_us": round(total - tail_us, 6),
-        f"launch.{kind.value}.tail_us": tail_us,
+        f"launch.{workload.kind.value}.head_us": round(total - tail_us, 6),
+        f"launch.{workload.kind.value}.tail_us": tail_us,
     }
+
+
+def _cores(facts: "_ChipFacts", hypothesis: Hypothesis, workload: Workload) -> int:
+    """Cores of the kernel's kind that have work."""
+    count = workload.knobs.get("cores")
+    if not isinstance(count, int):
+        count = int(hypothesis.chip_set.get("cores.aic", facts.aic))
+        if workload.kind is KernelKind.VECTOR:
+            count *= facts.aiv // facts.aic
+    return count if workload.parallel is None else min(count, workload.parallel)
 
 
 def command(
@@ -138,10 +155,24 @@ def _from_soc(soc: str) -> str:
     raise NotMapped(f"SoC '{soc}' is not known" if soc else "the source does not name the device")
 
 
+@dataclass(frozen=True)
+class _ChipFacts:
+    """What planning needs to know of a chip; launch as (head, tail) in us."""
+
+    family: str
+    architecture: Architecture
+    aic: int
+    aiv: int
+    launch: Mapping[KernelKind, tuple[float, float]]
+
+
 @lru_cache(maxsize=None)
-def _chip_facts(name: str) -> tuple[str, Architecture, tuple[float, float, float]]:
-    """Family, architecture, and launch tails of vector, cube and mixed kernels."""
+def _chip_facts(name: str) -> _ChipFacts:
     chip = load_chip(name)
-    launch = chip.launch
-    tails = (launch.vector.tail_us, launch.cube.tail_us, launch.mixed.tail_us)
-    return chip.family, chip.architecture, tails
+    kinds = {
+        KernelKind.VECTOR: chip.launch.vector,
+        KernelKind.CUBE: chip.launch.cube,
+        KernelKind.MIXED: chip.launch.mixed,
+    }
+    launch = {kind: (float(own.head_us), float(own.tail_us)) for kind, own in kinds.items()}
+    return _ChipFacts(chip.family, chip.architecture, chip.cores.aic, chip.cores.aiv, launch)

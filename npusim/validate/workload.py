@@ -14,6 +14,17 @@ class KernelKind(Enum):
     MIXED = "mixed"
 
 
+class Launch(Enum):
+    """How a kernel is started, as far as published times tell it."""
+
+    PLAIN = "plain"
+    """Generated kernels: elementwise arithmetic, casts, copies, matmuls."""
+    TEMPLATE = "template"
+    """Kernels written by hand that first read tiling data and choose a template by it."""
+    MIXED = "mixed"
+    """A kernel on cube cores that is started as one of both kinds."""
+
+
 class Quantity(Enum):
     """Which time of a run a record states."""
 
@@ -43,6 +54,8 @@ class Workload:
     Attributes:
         op, params: operator and its parameters.
         group, kind: see there.
+        launch: how it is started.
+        parallel: most cores that can have work, where the operator's rows limit them.
         knobs: tiling knobs that the record states; all others are the operator's default.
         candidates: sets of knobs to try where the vendor's are not published; the fastest by
             prediction is taken. Empty: the operator's default alone.
@@ -56,6 +69,8 @@ class Workload:
     params: Mapping[str, Any]
     group: Group
     kind: KernelKind
+    launch: Launch = Launch.PLAIN
+    parallel: int | None = None
     knobs: Mapping[str, Any] = field(default_factory=dict)
     candidates: tuple[Mapping[str, Any], ...] = ()
     chip_set: Mapping[str, float] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import Any
 from npusim.validate.mapping.common import require, used_cores
 from npusim.validate.records import Record
 from npusim.validate.shapes import element_type, operands, positive, shapes
-from npusim.validate.workload import Group, KernelKind, NotMapped, Workload
+from npusim.validate.workload import Group, KernelKind, Launch, NotMapped, Workload
 
 Mapper = Callable[[Record], Workload]
 
@@ -18,6 +18,7 @@ def _workload(record: Record, op: str, params: dict[str, Any], note: str = "") -
         params=params,
         group=Group.OTHER,
         kind=KernelKind.VECTOR,
+        launch=Launch.TEMPLATE,
         knobs=used_cores(record, "aiv"),
         note=note,
     )

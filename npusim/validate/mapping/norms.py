@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from npusim.validate.mapping.common import FLOATS, require, used_cores
 from npusim.validate.records import Record
 from npusim.validate.shapes import element_types, operands
-from npusim.validate.workload import Group, KernelKind, Workload
+from npusim.validate.workload import Group, KernelKind, Launch, Workload
 
 Mapper = Callable[[Record], Workload]
 
@@ -36,6 +37,8 @@ def _workload(
         params=params,
         group=group,
         kind=KernelKind.VECTOR,
+        launch=Launch.TEMPLATE,
+        parallel=params.get("rows"),
         knobs=used_cores(record, "aiv"),
     )
 
@@ -92,7 +95,7 @@ def static_quant(record: Record) -> Workload:
     found = operands(record)
     per_column = len(found) > 1 and found[1].elements > 1
     params = {**_rows(record), "per_column": per_column, "offset": len(found) > 2}
-    return _workload(record, "static_quant", params)
+    return replace(_workload(record, "static_quant", params), parallel=None)
 
 
 def dequant_swiglu_quant(record: Record) -> Workload:

@@ -7,7 +7,7 @@ from npusim.validate.mapping.common import require, used_cores
 from npusim.validate.mapping.matmuls import base_tiles
 from npusim.validate.records import Record
 from npusim.validate.shapes import element_types, positive, shapes
-from npusim.validate.workload import Group, KernelKind, Workload
+from npusim.validate.workload import Group, KernelKind, Launch, Workload
 
 Mapper = Callable[[Record], Workload]
 
@@ -79,6 +79,7 @@ def grouped_matmul(record: Record) -> Workload:
         params=given,
         group=Group.MATMUL,
         kind=KernelKind.CUBE,
+        launch=Launch.MIXED,
         operations=2.0 * found[0][0] * n * k,
         note="the operator's own tiling; rows dealt to groups by the seed"
         + ("; weights as K x N though stored the other way" if transposed else ""),
