@@ -62,6 +62,8 @@ def tiling(
 ) -> ElementwiseTiling:
     """The largest tile that fits twice, at most 255 repeats; all cores.
 
+    A core count that the user fixes sets the share that tiles are cut from.
+
     Raises:
         ParameterError: unknown knob, a tile that is too long for one instruction, too many cores.
         CapacityError: the buffers do not fit UB.
@@ -70,11 +72,13 @@ def tiling(
     widest = max(dtype.size_bytes for dtype in types)
     step = _LINE_BYTES // DType.INT8.size_bytes
     longest = MAX_REPEATS * _REPEAT_BYTES // widest
-    elements = min(longest // step * step, round_up(core_elements(params, chip.cores.aiv), 32))
+    given = overrides.get("cores")
+    cores = given if isinstance(given, int) and given > 0 else chip.cores.aiv
+    share = core_elements(params, cores)
+    elements = min(longest // step * step, round_up(share, 32))
     while elements > step and needed_bytes(params, elements, 2) > chip.sizes.ub:
         elements = round_up(elements - step, step)
     # Fewer, equal tiles: a core's last tile is then as long as the others.
-    share = core_elements(params, chip.cores.aiv)
     elements = min(elements, round_up(ceil_div(share, ceil_div(share, elements)), 32))
     chosen = ElementwiseTiling(tile_elements=elements, buffers=2, cores=chip.cores.aiv)
     chosen = with_overrides("elementwise tiling", chosen, overrides)
