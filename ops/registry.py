@@ -30,6 +30,7 @@ _PACKAGES = {
     "clipped_swiglu": "npusim.ops.blocks.clipped_swiglu",
     "broadcast": "npusim.ops.blocks.broadcast",
     "fill": "npusim.ops.blocks.fill",
+    "gather": "npusim.ops.blocks.gather",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 
