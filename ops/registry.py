@@ -31,6 +31,7 @@ _PACKAGES = {
     "broadcast": "npusim.ops.blocks.broadcast",
     "fill": "npusim.ops.blocks.fill",
     "gather": "npusim.ops.blocks.gather",
+    "row_reduce": "npusim.ops.blocks.row_reduce",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

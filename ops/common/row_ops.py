@@ -65,6 +65,7 @@ class Reduction:
 
 SUM = Reduction(Opcode.VADD, Opcode.VCADD)
 MAXIMUM = Reduction(Opcode.VMAX, Opcode.VCMAX)
+MINIMUM = Reduction(Opcode.VMIN, Opcode.VCMIN)
 
 
 def reduce_rows(v: VectorWriter, how: Reduction, x: Rows, lanes: Buffer, dst: Operand) -> None:
