@@ -110,7 +110,10 @@ def _conflict_cycles(batch: Batch, chip: Chip, at: Array) -> Array:
         result: Array = np.minimum(apart, vector.bank_groups - apart) < blocks
         return result
 
-    reads = two & overlap(1, 2)
+    pattern = batch.rows["pattern"][at]
+    # Both sources are one operand: each block is fetched once.
+    square = (offset[:, 1] == offset[:, 2]) & (pattern[:, 1] == pattern[:, 2])
+    reads = two & ~square & overlap(1, 2)
     writes = two & (
         (overlap(0, 1) & (bank[:, 0] == bank[:, 1])) | (overlap(0, 2) & (bank[:, 0] == bank[:, 2]))
     )

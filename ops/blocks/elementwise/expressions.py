@@ -54,7 +54,6 @@ def _scalar(opcode: Opcode) -> Expression:
 
 def _sigmoid(e: Tile) -> None:
     one_plus_exp(e.v, e.t, e.x, -1.0)
-    e.do(Opcode.VDUP, e.u, scalar=1.0)
     e.do(Opcode.VDIV, e.z, e.u, e.t)
 
 
@@ -89,6 +88,9 @@ def _relu_grad(e: Tile) -> None:
     e.v.op(Opcode.VCMP, mask, e.y, e.u, args=(Relation.GT,))
     e.do(Opcode.VSEL, e.z, e.x, e.u, mask)
 
+
+CONSTANT: dict[Function, float] = {F.SIGMOID: 1.0}
+"""What a core fills ``u`` with before its first tile; the expression must leave it alone."""
 
 EXPRESSIONS: dict[Function, Expression] = {
     F.ADD: _binary(Opcode.VADD),

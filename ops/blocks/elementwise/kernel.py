@@ -7,9 +7,10 @@ from npusim.chips.model import Chip
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.builder import ProgramBuilder
+from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program, TensorKind
-from npusim.isa.spaces import CoreKind
-from npusim.ops.blocks.elementwise.expressions import EXPRESSIONS, Tile
+from npusim.isa.spaces import CoreKind, Pipe
+from npusim.ops.blocks.elementwise.expressions import CONSTANT, EXPRESSIONS, Tile
 from npusim.ops.blocks.elementwise.params import ElementwiseParams, Function, tensors
 from npusim.ops.blocks.elementwise.tiling import ElementwiseTiling, core_elements, parts
 from npusim.ops.common import vector_stream
@@ -39,6 +40,9 @@ def build(
             break
         aiv = builder.aiv(core)
         builder.place(aiv, vector_stream.prime, (stream,), stage="elementwise")
+        if params.function in CONSTANT:
+            longest = min(tiling.tile_elements, end - first)
+            builder.place(aiv, fill_constant, (params, stream, longest), stage="elementwise")
         turn = 0
         while first < end:
             elements = min(tiling.tile_elements, end - first)
@@ -55,6 +59,15 @@ def build(
             first += count * elements
         builder.place(aiv, vector_stream.drain, (stream,), stage="elementwise")
     return builder.finish()
+
+
+def fill_constant(
+    k: BlockBuilder, params: ElementwiseParams, stream: Stream, elements: int
+) -> None:
+    """The constant operand of an expression, which all tiles of a core share."""
+    area = stream.scratch[-1].linear(params.compute, elements)
+    VectorWriter(k).op(Opcode.VDUP, area, scalar=CONSTANT[params.function])
+    k.pipe_barrier(Pipe.VECTOR)
 
 
 def tiles(
