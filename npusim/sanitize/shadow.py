@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npusim.isa.instructions import NONE, Opcode
-from npusim.isa.program import Program
+from npusim.isa.program import Program, TensorKind
 from npusim.isa.spaces import SPACES_OF_KIND, CoreKind, Space
 from npusim.isa.statistics import gm_accesses
 from npusim.sanitize.footprints import Access, Mode, Runs, accesses
@@ -150,6 +150,11 @@ class ShadowBuilder:
             return gm_first, gm_footprint, []
         at, home, address, runs, writes = (np.concatenate(c) for c in zip(*columns, strict=True))
         written = set(np.unique(home[writes & (home >= 0)]).tolist())
+        # What nothing writes can neither race nor, if it was given, be undefined.
+        for tensor in program.tensors:
+            if tensor.kind in (TensorKind.OUTPUT, TensorKind.WORKSPACE) and tensor.size_bytes:
+                written.add(int(np.searchsorted(starts, tensor.address, side="right")) - 1)
+        written &= set(np.unique(home[home >= 0]).tolist())
         regions = []
         first_atom = 0
         for number in sorted(written):
