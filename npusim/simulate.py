@@ -198,7 +198,8 @@ def simulate(job: Job, progress: Progress | None = None) -> Run:
     stored = {} if job.mode == Mode.TIME else job.operator.to_storage(job.params, inputs)
     say("program")
     program = build_program(job, control_tensors(job, inputs))
-    records, spread_us = None, ()
+    records = None
+    spread_us: tuple[float, ...] = ()
     if job.mode in (Mode.TIME, Mode.BOTH):
         say("time")
         records = time_program(job, program)
