@@ -32,6 +32,7 @@ _PACKAGES = {
     "fill": "npusim.ops.blocks.fill",
     "gather": "npusim.ops.blocks.gather",
     "row_reduce": "npusim.ops.blocks.row_reduce",
+    "weight_quant_matmul": "npusim.ops.blocks.weight_quant_matmul",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

@@ -240,7 +240,7 @@ def compute_tile(
         # MTE2 works in order: a chunk of more steps is needed later and must not hold the other up.
         for side, outer, next_outer, turn in sorted(due, key=lambda s: s[0].steps):
             _load_for(k, loop, side, step // side.steps, outer, next_outer, turn)
-        _compute_step(k, loop, m, n, step, turns, bias)
+        compute_step(k, loop, m, n, step, turns, bias)
     loop.l0c_ring.publish(k, turns.l0c)
 
 
@@ -262,7 +262,7 @@ def _load_for(
         load_chunk(k, side, next_outer, 0, turn + index + 1, f"next_{side.slot}")
 
 
-def _compute_step(
+def compute_step(
     k: BlockBuilder,
     loop: MatmulLoop,
     m: int,

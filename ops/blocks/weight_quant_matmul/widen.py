@@ -1,0 +1,211 @@
+"""Blocks of the AIV: int8 weights from GM, widened, shifted and scaled, to the workspace.
+
+fp16: int8 to fp16, plus offset, times scale, each rounded to fp16. bf16: the same in fp32,
+rounded once to bf16. Flags: `vector_stream`, and event ``2`` of MTE2 to VECTOR for the scales
+of a tile.
+"""
+
+from dataclasses import dataclass
+
+from npusim.isa import patterns
+from npusim.isa.block_builder import BlockBuilder
+from npusim.isa.buffers import Buffer, PingPong
+from npusim.isa.instructions import CrossMode, Opcode
+from npusim.isa.spaces import Pipe
+from npusim.numerics.formats import DType
+from npusim.ops.blocks.weight_quant_matmul.cube import FREE, FULL
+from npusim.ops.blocks.weight_quant_matmul.params import WeightQuantParams
+from npusim.ops.common import vector_stream
+from npusim.ops.common.fractals import round_up
+from npusim.ops.common.hashing import cached_hash
+from npusim.ops.common.tiles import LOOP_CYCLES, share
+from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_writer import VectorWriter
+
+_REPEAT_BYTES = 256
+_OPCODES = {"offset": Opcode.VADD, "scale": Opcode.VMUL}
+
+
+@dataclass(frozen=True)
+class Widener:
+    """A vector core of a group.
+
+    Attributes:
+        part, parts: its place among the group's.
+        base_n: columns of a row in the workspace.
+        chunk_k: rows of a chunk; rows: how many it widens at a time.
+    """
+
+    params: WeightQuantParams
+    stream: Stream
+    part: int
+    parts: int
+    base_n: int
+    chunk_k: int
+    rows: int
+
+    __hash__ = cached_hash
+
+    @property
+    def vectors(self) -> PingPong:
+        """Scales and offsets of a tile as they come in."""
+        first = 2 + len(self.params.vectors)
+        return PingPong(
+            (self.stream.scratch[first],),
+            Pipe.MTE2,
+            Pipe.VECTOR,
+            len(self.stream.inputs.buffers),
+        )
+
+    def raw(self, index: int) -> Buffer:
+        """A vector as it comes in."""
+        return self.stream.scratch[2 + len(self.params.vectors) + index]
+
+    def wide(self, index: int) -> Buffer:
+        """A vector in the type of computation."""
+        return self.stream.scratch[2 + index]
+
+
+def prime(k: BlockBuilder, side: Widener) -> None:
+    """All buffers are free."""
+    vector_stream.prime(k, side.stream)
+    side.vectors.prime(k)
+
+
+def drain(k: BlockBuilder, side: Widener, left: int) -> None:
+    """Wait until all buffers are free again and the AIC has read the last ``left`` chunks."""
+    vector_stream.drain(k, side.stream)
+    side.vectors.drain(k)
+    for _ in range(left):
+        k.cross_wait(CrossMode.GROUP, FREE, Pipe.MTE3)
+
+
+def tile(k: BlockBuilder, side: Widener, n: int, turn: int, unread: int) -> None:
+    """All chunks of the weights of one output tile, ``n`` columns.
+
+    Slots: ``b`` at the tile's columns, ``w0`` ... in the workspace, ``scale``, ``offset``.
+
+    Args:
+        turn: next turn of both rings.
+        unread: chunks that may be written without waiting for the AIC.
+    """
+    _load_vectors(k, side, n)
+    inner = side.params.K
+    for index, start in enumerate(range(0, inner, side.chunk_k)):
+        first, count = share(min(side.chunk_k, inner - start), side.parts, side.part)
+        waits = index >= unread
+        for row in range(first, first + count, side.rows):
+            rows = min(side.rows, first + count - row)
+            _piece(k, side, n, rows, start + row, (f"w{index}", row), turn, waits)
+            waits = False
+            turn += 1
+        if waits:
+            k.cross_wait(CrossMode.GROUP, FREE, Pipe.MTE3)
+        k.cross_set(CrossMode.GROUP, FULL, Pipe.MTE3)
+    side.vectors.release(k, 0)
+
+
+def pieces(side: Widener) -> int:
+    """Turns of the rings that one tile takes."""
+    inner = side.params.K
+    counts = (
+        share(min(side.chunk_k, inner - start), side.parts, side.part)[1]
+        for start in range(0, inner, side.chunk_k)
+    )
+    return sum(-(-count // side.rows) for count in counts)
+
+
+def _load_vectors(k: BlockBuilder, side: Widener, n: int) -> None:
+    """Scales and offsets of the tile's columns, in the type of computation."""
+    dtype, ring = side.params.dtype, side.vectors
+    row = patterns.linear(dtype, n)
+    ring.wait_free(k, 0)
+    for i, name in enumerate(side.params.vectors):
+        k.copy(side.raw(i).at(row), k.gm(name, row))
+    ring.publish(k, 0)
+    ring.wait_full(k, 0)
+    v = VectorWriter(k)
+    v.barrier()
+    for i in range(len(side.params.vectors)):
+        if dtype is DType.BF16:
+            v.cast(side.wide(i).linear(DType.FP32, n), side.raw(i).at(row))
+        else:
+            v.op(Opcode.VCOPY, side.wide(i).at(row), side.raw(i).at(row))
+    v.barrier()
+
+
+def _piece(
+    k: BlockBuilder,
+    side: Widener,
+    n: int,
+    rows: int,
+    weight_row: int,
+    target: tuple[str, int],
+    turn: int,
+    waits: bool,
+) -> None:
+    """Some rows of a chunk.
+
+    Args:
+        weight_row: first row in ``b``.
+        target: slot of the chunk, and first row in it.
+        waits: the AIC must have read what was there.
+    """
+    stream, params = side.stream, side.params
+    held = patterns.nd(DType.INT8, rows, n, _pitch(n))
+    k.scalar(LOOP_CYCLES)
+    stream.inputs.wait_free(k, turn)
+    source = patterns.nd(DType.INT8, rows, n, params.N)
+    k.copy(stream.input(turn, 0).at(held), k.gm("b", source, weight_row * params.N))
+    stream.inputs.publish(k, turn)
+    stream.inputs.wait_full(k, turn)
+    stream.outputs.wait_free(k, turn)
+    _widen(VectorWriter(k), side, n, rows, turn)
+    stream.inputs.release(k, turn)
+    stream.outputs.publish(k, turn)
+    stream.outputs.wait_full(k, turn)
+    if waits:
+        k.cross_wait(CrossMode.GROUP, FREE, Pipe.MTE3)
+    slot, row = target
+    at = row * side.base_n * params.dtype.size_bytes
+    written = patterns.nd(params.dtype, rows, n, side.base_n)
+    result = patterns.nd(params.dtype, rows, n, _pitch(n))
+    k.copy(k.gm(slot, written, at), stream.output(turn, 0).at(result))
+    stream.outputs.release(k, turn)
+
+
+def _widen(v: VectorWriter, side: Widener, n: int, rows: int, turn: int) -> None:
+    """VECTOR: one piece."""
+    half, wide = side.stream.scratch[:2]
+    int8 = side.stream.input(turn, 0).at(patterns.nd(DType.INT8, rows, n, _pitch(n)))
+    out = side.stream.output(turn, 0)
+    narrow = patterns.nd(DType.FP16, rows, n, _pitch(n))
+    if side.params.dtype is DType.FP16:
+        v.cast(out.at(narrow), int8)
+        _by_columns(v, side, out, DType.FP16, n, rows)
+        return
+    v.cast(half.at(narrow), int8)
+    whole = patterns.nd(DType.FP32, rows, n, _pitch(n))
+    v.cast(wide.at(whole), half.at(narrow))
+    _by_columns(v, side, wide, DType.FP32, n, rows)
+    v.cast(out.at(patterns.nd(DType.BF16, rows, n, _pitch(n))), wide.at(whole))
+
+
+def _by_columns(
+    v: VectorWriter, side: Widener, area: Buffer, dtype: DType, n: int, rows: int
+) -> None:
+    """Offset and scale in place: an instruction takes one repeat's columns of all rows."""
+    lanes = _REPEAT_BYTES // dtype.size_bytes
+    for name in reversed(side.params.vectors):
+        shared = side.wide(side.params.vectors.index(name))
+        for col in range(0, n, lanes):
+            count = min(lanes, n - col)
+            at = col * dtype.size_bytes
+            x = area.at(patterns.nd(dtype, rows, count, _pitch(n)), at)
+            y = shared.at(patterns.broadcast_rows(dtype, rows, count), at)
+            v.op(_OPCODES[name], x, x, y)
+
+
+def _pitch(n: int) -> int:
+    """Elements from row to row in UB, the same for all types."""
+    return round_up(n, DType.INT8.c0)
