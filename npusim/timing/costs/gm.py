@@ -86,7 +86,7 @@ class AccessPrices:
     flows: list[tuple[int, int, int, int]] = field(default_factory=list)
     _number: dict[AccessKey, int] = field(default_factory=dict)
     _flow_number: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
-    _shared_number: dict[tuple[int, int], int] = field(default_factory=dict)
+    _shared_number: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
     def price(
         self,
@@ -163,6 +163,9 @@ class AccessPrices:
         cap = ceil(size / moving * RATE_ONE)
         line_use = chip.l2.line_bytes / size
         l2_use = max(1, round(shape.requests * line_use * USE_ONE))
+        # A read moves the sectors it asks for; what sharers of a line wait is its own.
+        sectors = max(size, shape.requests * chip.l2.sector_bytes)
+        read_use = max(1, round(sectors / size * USE_ONE))
         waiting = max(0.0, self._section(key.path).floor_cycles - setup - moving)
         hbm_use = max(1, round(hbm_bytes(chip, key.path, shape) * USE_ONE))
         if key.path.is_write:
@@ -176,8 +179,8 @@ class AccessPrices:
             hit_latency = miss_latency = ceil(chip.l2.write_latency_cycles + waiting)
         else:
             kind = READ
-            hit = self._shared_flows(cap, l2_use)
-            miss = self._flow(self._miss_cap(cap), l2_use, 0, hbm_use)
+            hit = self._shared_flows(cap, read_use, l2_use)
+            miss = self._flow(self._miss_cap(cap), read_use, 0, hbm_use)
             hit_latency = ceil(chip.l2.hit_latency_cycles + waiting)
             miss_latency = ceil(chip.l2.miss_latency_cycles + waiting)
         return (
@@ -196,14 +199,20 @@ class AccessPrices:
             self.flows.append(key)
         return number
 
-    def _shared_flows(self, cap: int, l2_use: int) -> int:
-        """First of the classes for each degree of sharing."""
-        key = (cap, l2_use)
+    def _shared_flows(self, cap: int, read_use: int, line_use: int) -> int:
+        """First of the classes for each degree of sharing.
+
+        Args:
+            read_use: of the bytes moved, for each byte of the port.
+            line_use: of all lines asked for, were they moved whole.
+        """
+        key = (cap, read_use, line_use)
         number = self._shared_number.get(key)
         if number is None:
             number = self._shared_number[key] = len(self.flows)
             for factor in self._factors:
-                self.flows.append((cap, max(1, round(l2_use * factor)), 0, 0))
+                waiting = round(line_use * (factor - 1))
+                self.flows.append((cap, read_use + waiting, 0, 0))
         return number
 
 
@@ -248,7 +257,7 @@ def hbm_bytes(chip: Chip, path: Path, shape: Footprint) -> float:
 
 
 def sharing_factors(chip: Chip) -> list[float]:
-    """Use of L2 relative to an unshared line, for each degree of sharing.
+    """Use of L2 by a whole line relative to an unshared one, for each degree of sharing.
 
     First reads by level (up to 1, 2, 4 ... cores), then repeated reads. g cores on one tile get
     ``l2.requests_per_cycle * g ** -same_line_exponent`` lines per cycle together, and never
