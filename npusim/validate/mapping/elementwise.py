@@ -6,7 +6,7 @@ from typing import Any
 
 from npusim.validate.mapping.common import FLOATS, require, used_cores
 from npusim.validate.records import Record
-from npusim.validate.shapes import Operand, element_type, operands
+from npusim.validate.shapes import Operand, element_type, operands, output_shape
 from npusim.validate.workload import Group, KernelKind, Launch, NotMapped, Workload
 
 Mapper = Callable[[Record], Workload]
@@ -44,11 +44,12 @@ def binary(function: str) -> Mapper:
                 dtype in FLOATS or (dtype in _INTEGERS and function != "div"),
                 f"{function} of {dtype} has no vector instruction; its emulation is not known",
             )
-        require(x.dtype == y.dtype, f"mixed element types {x.dtype} and {y.dtype}")
         if x.elements < y.elements:
             x, y = y, x
         if x.shape == y.shape or x.elements == y.elements:
-            return _workload(record, {"op": function, **_sizes(x)})
+            mixed = {} if x.dtype == y.dtype else {"y_dtype": y.dtype}
+            return _workload(record, {"op": function, **_sizes(x), **mixed})
+        require(x.dtype == y.dtype, f"broadcast of mixed types {x.dtype} and {y.dtype}")
         if y.elements == 1:
             return _with_scalar(record, function, x)
         return _broadcast(record, function, x, y)
@@ -71,8 +72,33 @@ def _with_scalar(record: Record, function: str, x: Operand) -> Workload:
 
 
 def _broadcast(record: Record, function: str, x: Operand, y: Operand) -> Workload:
-    raise NotMapped(
-        f"broadcast of {list(y.shape)} over {list(x.shape)}: the vendor's inner loop is not known"
+    """One operand repeated along rows or along columns."""
+    require(x.dtype in FLOATS, f"broadcast of {x.dtype} has no kernel in the blocks")
+    shape = (1,) * (len(x.shape) - len(y.shape)) + y.shape
+    same = [i for i, n in enumerate(shape) if n == x.shape[i] and n > 1]
+    fits = len(shape) == len(x.shape) and all(n in (1, x.shape[i]) for i, n in enumerate(shape))
+    require(fits and bool(same), f"{list(y.shape)} does not spread over {list(x.shape)}")
+    cut = same[0] if same[-1] == len(shape) - 1 else same[-1] + 1
+    whole = same == list(range(same[0], same[-1] + 1))
+    by_column = same[-1] == len(shape) - 1
+    outer_one = all(n == 1 for n in x.shape[: same[0]])
+    require(
+        whole and (by_column or outer_one),
+        f"broadcast of {list(y.shape)} over {list(x.shape)} repeats more than one run of axes",
+    )
+    rows = prod(x.shape[:cut])
+    return Workload(
+        op="broadcast",
+        params={
+            "op": function,
+            "rows": rows,
+            "cols": x.elements // rows,
+            "dtype": x.dtype,
+            "each": "column" if by_column else "row",
+        },
+        group=Group.ELEMENTWISE,
+        kind=KernelKind.VECTOR,
+        knobs=used_cores(record, "aiv"),
     )
 
 
@@ -135,6 +161,7 @@ def swiglu(record: Record) -> Workload:
         group=Group.ELEMENTWISE,
         kind=KernelKind.VECTOR,
         launch=Launch.TEMPLATE,
+        parallel=rows,
         knobs=used_cores(record, "aiv"),
     )
 
@@ -153,6 +180,46 @@ def move(record: Record) -> Workload:
     return Workload(
         op="copy",
         params={"rows": rows, "cols": cols, "dtype": dtype},
+        group=Group.ELEMENTWISE,
+        kind=KernelKind.VECTOR,
+        knobs=used_cores(record, "aiv"),
+    )
+
+
+def relu_grad(record: Record) -> Workload:
+    """Gradient where the output was positive."""
+    x = operands(record)[0]
+    require(x.dtype in FLOATS, f"relu_grad of {x.dtype} has no kernel in the blocks")
+    return _workload(record, {"op": "relu_grad", **_sizes(x)})
+
+
+def fill(record: Record) -> Workload:
+    """A tensor of zeros."""
+    x = operands(record)[0]
+    require(x.elements > 0, "the tensor is empty")
+    return Workload(
+        op="fill",
+        params={"elements": x.elements, "dtype": x.dtype},
+        group=Group.ELEMENTWISE,
+        kind=KernelKind.VECTOR,
+        knobs=used_cores(record, "aiv"),
+    )
+
+
+def cut(record: Record) -> Workload:
+    """A slice of the last axis: rows copied out of longer rows."""
+    x = operands(record)[0]
+    shape = output_shape(record)
+    if shape is None and isinstance(record.params.get("out"), list):
+        shape = tuple(record.params["out"])
+    if shape is None or len(shape) != len(x.shape) or shape[:-1] != x.shape[:-1]:
+        raise NotMapped("only slices of the last axis have a kernel in the blocks")
+    rows, stride = x.rows_cols
+    params = {"rows": rows, "cols": shape[-1], "row_stride": stride}
+    params["dtype"] = {"int32": "fp32"}.get(x.dtype, x.dtype)
+    return Workload(
+        op="copy",
+        params=params,
         group=Group.ELEMENTWISE,
         kind=KernelKind.VECTOR,
         knobs=used_cores(record, "aiv"),
@@ -182,4 +249,7 @@ MAPPERS: dict[str, Mapper] = {
     "cast": cast,
     "swiglu": swiglu,
     "tensormove": move,
+    "relugrad": relu_grad,
+    "zeroslike": fill,
+    "slice": cut,
 }

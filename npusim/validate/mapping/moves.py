@@ -19,6 +19,7 @@ def _workload(record: Record, op: str, params: dict[str, Any], note: str = "") -
         group=Group.OTHER,
         kind=KernelKind.VECTOR,
         launch=Launch.TEMPLATE,
+        parallel=params.get("tokens") or params.get("seq"),
         knobs=used_cores(record, "aiv"),
         note=note,
     )
@@ -63,25 +64,57 @@ def reshape_and_cache(record: Record) -> Workload:
 
 
 def scatter_cache(record: Record) -> Workload:
-    """Keys and values to an NZ cache: every 32-byte piece of a row has a place of its own."""
+    """Keys and values to an NZ cache: rows are cut into 32-byte pieces a block apart."""
     found = [s for s in shapes(record) if s is not None]
     require(len(found) >= 5, "five input shapes are needed")
     key, cache, value = found[0], found[1], found[3]
     require(len(key) == 3 and len(cache) == 4, "rows of three axes and a cache of four are needed")
-    dtype = {2: "bf16", 1: "int8"}[1 if "int8" in (record.dtype or "") else 2]
-    piece = cache[3]
-    width = key[1] * key[2] + value[1] * value[2]
-    pieces = key[0] * width // piece
-    require(pieces <= _MOST_PIECES, f"{pieces} pieces of 32 bytes: too many single stores")
-    return _workload(
-        record,
-        "scatter_cache",
-        {"tokens": pieces, "width": piece, "block_size": cache[2], "dtype": dtype},
-        "each 32-byte piece of an NZ cache is stored by itself",
-    )
+    params: dict[str, Any] = {"tokens": key[0], "width": key[1] * key[2]}
+    params |= {"value_width": value[1] * value[2], "block_size": cache[2], "blocks": cache[0]}
+    params |= {"layout": "nz", "dtype": "int8" if cache[3] == _INT8_PIECE else "bf16"}
+    return _workload(record, "scatter_cache", params)
 
 
-_MOST_PIECES = 300_000
+def kv_rms_norm_rope_cache(record: Record) -> Workload:
+    """Keys of full width and values to two caches."""
+    found = shapes(record)
+    require(len(found) >= _KV_INPUTS and found[0] is not None, "twelve input shapes are needed")
+    kv, rope, index, cache, value = found[0], found[2], found[4], found[5], found[-1]
+    if kv is None or rope is None or index is None or cache is None or value is None:
+        raise NotMapped("an input shape is missing")
+    attrs = record.params.get("attrs")
+    attrs = attrs if isinstance(attrs, dict) else {}
+    quantised = (found[7] is not None, found[8] is not None)
+    names = {(False, False): "none", (True, False): "first", (False, True): "second"}
+    params: dict[str, Any] = {"batch": kv[0], "heads": kv[1], "seq": kv[2], "norm": kv[3]}
+    params |= {"rope": rope[-1], "value": value[-1], "block_size": cache[1], "blocks": cache[0]}
+    params |= {"layout": "nz" if "NZ" in str(attrs.get("cache_mode")) else "nd"}
+    params |= {"dense": bool(attrs.get("is_output_kv")), "quantised": names.get(quantised, "both")}
+    if found[9] is not None or found[10] is not None:
+        params["offset"] = True
+    params["dtype"] = "fp16" if "float16/" in (record.dtype or "").replace("bfloat16", "") else "bf16"
+    return _workload(record, "kv_rms_norm_rope_cache", params)
+
+
+def latent_cache(record: Record) -> Workload:
+    """Latent keys to two caches."""
+    tokens, norm, rope = (positive(record, key) for key in ("T", "kv_lora", "rope"))
+    params = {"seq": tokens, "norm": norm, "rope": rope}
+    params["block_size"] = record.params.get("page", 128)
+    return _workload(record, "kv_rms_norm_rope_cache", {**params, "dtype": "bf16"})
+
+
+def gather(record: Record) -> Workload:
+    """Rows of a table."""
+    table = record.params.get("table")
+    if not isinstance(table, list) or len(table) != 2:
+        raise NotMapped("the table's shape is not stated")
+    params = {"table_rows": table[0], "cols": table[1], "picked": positive(record, "indices")}
+    return _workload(record, "gather", {**params, "dtype": element_type(record.dtype or "")})
+
+
+_INT8_PIECE = 32
+_KV_INPUTS = 12
 
 MAPPERS: dict[str, Mapper] = {
     "transpose": transpose,
@@ -89,4 +122,7 @@ MAPPERS: dict[str, Mapper] = {
     "applyrotaryposemb": rotary,
     "reshapeandcache": reshape_and_cache,
     "scatter_pa_kv_cache": scatter_cache,
+    "kv_rms_norm_rope_cache_v2": kv_rms_norm_rope_cache,
+    "kvrmsnormropecache": latent_cache,
+    "gatherv2": gather,
 }
