@@ -19,7 +19,8 @@ from npusim.ops.common.grid_stream import GridAreas, tile_bytes
 from npusim.ops.common.vector_stream import check_cores, check_fit
 
 _NAME = "weight_quant_matmul"
-_MOST_M, _MOST_N, _MOST_K = 128, 256, 256
+_MOST_M, _MOST_N, _MOST_K = 128, 512, 256
+_LEAST_K = 32  # shorter L0 steps cost more in heads of instructions than wide rows save
 _MOST_ROWS = 255  # repeats of one instruction
 
 
@@ -54,8 +55,8 @@ class WeightQuantTiling:
 def widen_areas(params: WeightQuantParams, base_n: int, rows: int) -> GridAreas:
     """UB areas of a vector core.
 
-    Scratch: fp16 and fp32 weights, the latter of bf16 kernels only; scale and offset of the
-    tile's columns, as they come and in the type of computation.
+    Scratch: fp32 weights (bf16 kernels only); scale and offset of the tile's columns, first in
+    the type of computation, then as they come.
     """
     wide = params.dtype is DType.BF16
     int8 = tile_bytes(DType.INT8, rows, base_n)
@@ -64,7 +65,7 @@ def widen_areas(params: WeightQuantParams, base_n: int, rows: int) -> GridAreas:
     return GridAreas(
         inputs=(int8,),
         outputs=(2 * int8,),
-        scratch=(2 * int8 if wide else 0, 4 * int8 if wide else 0, *((row,) * (2 * vectors))),
+        scratch=(4 * int8 if wide else 0, *((row,) * (2 * vectors))),
     )
 
 
@@ -79,7 +80,9 @@ def tiling(
     """
     cores, sizes = chip.cores.aic, chip.sizes
     base_m = min(_MOST_M, round_up(params.M, FRACTAL))
-    rounds = ceil_div(params.N, cores * _MOST_N)
+    # Rows of int8 weights are short bursts, so tiles are as wide as L0C and L0B allow.
+    widest = min(_MOST_N, sizes.l0c // (4 * base_m), sizes.l0b // (2 * 2 * _LEAST_K))
+    rounds = ceil_div(params.N, cores * (widest // FRACTAL * FRACTAL))
     base_n = round_up(ceil_div(params.N, cores * rounds), FRACTAL)
     l0 = sizes.l0a // 2 // (2 * base_m), sizes.l0b // 2 // (2 * base_n)
     base_k = min(_MOST_K, round_up(params.K, FRACTAL), *(n // FRACTAL * FRACTAL for n in l0))

@@ -49,21 +49,16 @@ class Widener:
     @property
     def vectors(self) -> PingPong:
         """Scales and offsets of a tile as they come in."""
-        first = 2 + len(self.params.vectors)
-        return PingPong(
-            (self.stream.scratch[first],),
-            Pipe.MTE2,
-            Pipe.VECTOR,
-            len(self.stream.inputs.buffers),
-        )
+        event = len(self.stream.inputs.buffers)
+        return PingPong((self.raw(0),), Pipe.MTE2, Pipe.VECTOR, event)
 
     def raw(self, index: int) -> Buffer:
         """A vector as it comes in."""
-        return self.stream.scratch[2 + len(self.params.vectors) + index]
+        return self.stream.scratch[1 + len(self.params.vectors) + index]
 
     def wide(self, index: int) -> Buffer:
         """A vector in the type of computation."""
-        return self.stream.scratch[2 + index]
+        return self.stream.scratch[1 + index]
 
 
 def prime(k: BlockBuilder, side: Widener) -> None:
@@ -176,17 +171,16 @@ def _piece(
 
 def _widen(v: VectorWriter, side: Widener, n: int, rows: int, turn: int) -> None:
     """VECTOR: one piece."""
-    half, wide = side.stream.scratch[:2]
+    wide = side.stream.scratch[0]
     int8 = side.stream.input(turn, 0).at(patterns.nd(DType.INT8, rows, n, _pitch(n)))
     out = side.stream.output(turn, 0)
     narrow = patterns.nd(DType.FP16, rows, n, _pitch(n))
+    v.cast(out.at(narrow), int8)
     if side.params.dtype is DType.FP16:
-        v.cast(out.at(narrow), int8)
         _by_columns(v, side, out, DType.FP16, n, rows)
         return
-    v.cast(half.at(narrow), int8)
     whole = patterns.nd(DType.FP32, rows, n, _pitch(n))
-    v.cast(wide.at(whole), half.at(narrow))
+    v.cast(wide.at(whole), out.at(narrow))
     _by_columns(v, side, wide, DType.FP32, n, rows)
     v.cast(out.at(patterns.nd(DType.BF16, rows, n, _pitch(n))), wide.at(whole))
 
