@@ -38,7 +38,7 @@ POOL_FULL = 1
 
 PIPES = 7
 COUNTER_LIMIT = 15
-FLAG_SLOTS = 4
+FLAG_SLOTS = 8
 """Sets of one event whose knowledge is kept apart. A legal program needs 1."""
 
 NONE = -1

@@ -154,7 +154,8 @@ def new_state(prepared: Prepared, pool: int) -> State:
     atoms = int(p.core_base[-1]) if cores else shadow.gm_atoms
 
     def ints(*shape: int, fill: int = 0, dtype: type = np.int32) -> np.ndarray:
-        return np.full(shape, fill, dtype=dtype)
+        # Zeros come from the system untouched; most of the large tables stay so.
+        return np.full(shape, fill, dtype=dtype) if fill else np.zeros(shape, dtype=dtype)
 
     defined = np.zeros(atoms + 1, dtype=np.uint8)
     defined[: shadow.gm_atoms] = given_atoms(program, shadow)
