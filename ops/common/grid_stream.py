@@ -42,12 +42,20 @@ class GridTensor:
         slot: instance base of its first element.
         stride: elements from row to row in GM; 0 is one row that all rows share.
         per_col: elements for each column of the grid; 0 is one number for each row.
+        first: elements from the slot's base to the first element; one tensor may stream as
+            several parts.
     """
 
     slot: str
     dtype: DType
     stride: int
     per_col: int = 1
+    first: int = 0
+
+    @property
+    def first_bytes(self) -> int:
+        """Bytes from the slot's base to the first element."""
+        return self.first * self.dtype.size_bytes
 
     def in_gm(self, rows: int, cols: int) -> patterns.Pattern:
         """A tile in GM."""
@@ -74,7 +82,7 @@ class GridTensor:
         return elements * self.dtype.size_bytes
 
     def position(self, row: int, col: int) -> int:
-        """Bytes from the first element to a place of the grid."""
+        """Bytes that the slot's base moves to a place of the grid."""
         return (row * self.stride + col * self.per_col) * self.dtype.size_bytes
 
 
@@ -230,7 +238,7 @@ def place_grid(
 def stream_grid(
     k: BlockBuilder,
     stream: Stream,
-    loads: Sequence[tuple[GridTensor, int]],
+    loads: Sequence[GridTensor],
     stores: Sequence[GridTensor],
     shape: tuple[int, int, int, bool],
     turn: int,
@@ -239,7 +247,6 @@ def stream_grid(
     """Some tiles of equal shape: load, compute, store.
 
     Args:
-        loads: tensors with a byte offset from their base (one base may serve two parts).
         shape: rows, columns, number of tiles, whether they lie below each other.
         compute: writes the vector work of one tile; called with the writer and the turn.
     """
@@ -248,9 +255,9 @@ def stream_grid(
         now = turn + i
         k.scalar(LOOP_CYCLES)
         stream.inputs.wait_free(k, now)
-        for index, (tensor, offset) in enumerate(loads):
+        for index, tensor in enumerate(loads):
             area = stream.input(now, index).at(tensor.in_ub(rows, cols))
-            k.copy(area, _tile(k, tensor, rows, cols, i * tensor.step(rows, cols, down) + offset))
+            k.copy(area, _tile(k, tensor, rows, cols, i * tensor.step(rows, cols, down)))
         stream.inputs.publish(k, now)
         stream.inputs.wait_full(k, now)
         stream.outputs.wait_free(k, now)
@@ -274,4 +281,4 @@ def wide_tile(v: VectorWriter, source: Operand, area: Buffer, rows: int, cols: i
 
 
 def _tile(k: BlockBuilder, tensor: GridTensor, rows: int, cols: int, offset: int) -> Operand:
-    return k.gm(tensor.slot, tensor.in_gm(rows, cols), offset)
+    return k.gm(tensor.slot, tensor.in_gm(rows, cols), offset + tensor.first_bytes)

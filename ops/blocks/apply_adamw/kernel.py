@@ -64,8 +64,8 @@ def tiles(
     def compute(v: VectorWriter, i: int) -> None:
         step(v, params, stream, cols, i)
 
-    loads = tuple((t, 0) for t in params.loads)
-    stream_grid(k, stream, loads, params.stores, (rows, cols, count, down), turn, compute)
+    shape = (rows, cols, count, down)
+    stream_grid(k, stream, params.loads, params.stores, shape, turn, compute)
 
 
 def step(v: VectorWriter, params: AdamWParams, stream: Stream, cols: int, turn: int) -> None:

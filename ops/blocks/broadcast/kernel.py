@@ -86,7 +86,7 @@ def tiles(
     def compute(v: VectorWriter, i: int) -> None:
         combine(v, params, keeps, stream, rows, cols, i)
 
-    loads = ((params.x, 0), *(() if keeps else ((params.y, 0),)))
+    loads = (params.x, *(() if keeps else (params.y,)))
     stream_grid(k, stream, loads, (params.z,), (rows, cols, count, down), turn, compute)
 
 

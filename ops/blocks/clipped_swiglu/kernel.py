@@ -56,7 +56,7 @@ def build(params: ClippedSwigluParams, tiling: GridTiling, chip: Chip, control: 
         block=tiles,
         args=(params,),
         tensors=gm,
-        grid_tensors=(params.loads[0][0], params.store),
+        grid_tensors=(*params.loads, params.store),
         prologue=(read_groups, (params.groups,)) if params.groups else None,
     )
     return builder.finish()
@@ -125,8 +125,7 @@ def _parts(
     """a and b in fp32: where they came in, or in their scratch."""
     pitch = round_up(cols, F32.c0)
     sources = [
-        stream.input(turn, i).at(tensor.in_ub(rows, cols))
-        for i, (tensor, _) in enumerate(params.loads)
+        stream.input(turn, i).at(tensor.in_ub(rows, cols)) for i, tensor in enumerate(params.loads)
     ]
     if not params.interleaved:
         a, b = (

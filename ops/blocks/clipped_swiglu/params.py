@@ -1,7 +1,7 @@
 """Arguments, UB areas and tiling of the clipped SwiGLU."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,12 +57,12 @@ class ClippedSwigluParams:
     groups: int
 
     @property
-    def loads(self) -> tuple[tuple[GridTensor, int], ...]:
-        """Pairs in one copy, or two halves, with byte offsets."""
+    def loads(self) -> tuple[GridTensor, ...]:
+        """Pairs in one copy, or two halves."""
         if self.interleaved:
-            return ((GridTensor("x", self.dtype, 2 * self.cols, 2), 0),)
+            return (GridTensor("x", self.dtype, 2 * self.cols, 2),)
         half = GridTensor("x", self.dtype, 2 * self.cols)
-        return ((half, 0), (half, self.cols * self.dtype.size_bytes))
+        return (half, replace(half, first=self.cols))
 
     @property
     def store(self) -> GridTensor:
@@ -135,8 +135,7 @@ def used_rows(params: ClippedSwigluParams, control: Arrays) -> int:
 
 def areas(params: ClippedSwigluParams, rows: int, cols: int) -> GridAreas:
     """UB areas of a tile; scratch in fp32: a, b, the divisor, and pairs if interleaved."""
-    loads = (tensor for tensor, _ in params.loads)
-    plain = grid_areas(loads, (params.store,), (DType.FP32,) * 3, rows, cols)
+    plain = grid_areas(params.loads, (params.store,), (DType.FP32,) * 3, rows, cols)
     pairs = (tile_bytes(DType.FP32, rows, 2 * cols),) if params.interleaved else ()
     return GridAreas(plain.inputs, plain.outputs, (*plain.scratch, *pairs))
 

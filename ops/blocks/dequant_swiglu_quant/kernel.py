@@ -51,7 +51,7 @@ def build(
         block=tiles,
         args=(params,),
         tensors=gm,
-        grid_tensors=(*(tensor for tensor, _ in params.loads), *params.stores),
+        grid_tensors=(*params.loads, *params.stores),
         prologue=(load_shared, (params, stream)) if params.shared else None,
     )
     return builder.finish()
@@ -94,7 +94,7 @@ def work(
     pitch = round_up(params.cols, DType.INT8.c0)
     a, b, t = (Rows(area, rows, params.cols, pitch) for area in (*wide, work_area))
     for i, x in enumerate((a, b)):
-        source = stream.input(turn, i).at(params.half.in_ub(rows, params.cols))
+        source = stream.input(turn, i).at(params.loads[i].in_ub(rows, params.cols))
         if not params.dequantises:
             v.cast(x.all(), source)
             continue

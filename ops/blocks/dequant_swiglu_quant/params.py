@@ -52,18 +52,13 @@ class DequantSwigluQuantParams:
         return self.dtype is DType.INT32
 
     @property
-    def half(self) -> GridTensor:
-        """One half of the input."""
-        return GridTensor("x", self.dtype, 2 * self.cols)
-
-    @property
-    def loads(self) -> tuple[tuple[GridTensor, int], ...]:
-        """The activated half, the other one, scales of the rows; with byte offsets."""
-        left, right = 0, self.cols * self.dtype.size_bytes
-        active, other = (left, right) if self.activate_left else (right, left)
-        scale = ((GridTensor("activation_scale", DType.FP32, 1, 0), 0),)
-        halves = ((self.half, active), (self.half, other))
-        return (*halves, *(scale if self.dequantises else ()))
+    def loads(self) -> tuple[GridTensor, ...]:
+        """The activated half, the other one, scales of the rows."""
+        left = GridTensor("x", self.dtype, 2 * self.cols)
+        right = replace(left, first=self.cols)
+        halves = (left, right) if self.activate_left else (right, left)
+        scale = GridTensor("activation_scale", DType.FP32, 1, 0)
+        return (*halves, scale) if self.dequantises else halves
 
     @property
     def stores(self) -> tuple[GridTensor, ...]:
@@ -138,8 +133,7 @@ def areas(params: DequantSwigluQuantParams, rows: int) -> GridAreas:
     Scratch: both halves in fp32, the divisor (later magnitudes), lanes, numbers and blocks of
     the rows, shared rows.
     """
-    loads = (tensor for tensor, _ in params.loads)
-    plain = grid_areas(loads, params.stores, (), rows, params.cols)
+    plain = grid_areas(params.loads, params.stores, (), rows, params.cols)
     # 8-bit rows lie 32 elements apart, and conversions keep the place of every element.
     row = 4 * tile_bytes(DType.INT8, 1, params.cols)
     scratch = ((rows * row,) * 3, row_scratch_bytes(rows), (row,) * len(params.shared))

@@ -104,7 +104,7 @@ def tiles(
     def compute(v: VectorWriter, i: int) -> None:
         quantise(v, params, split, stream, rows, cols, i)
 
-    loads = ((params.load, 0), *((t, 0) for t in (params.shared if split else ())))
+    loads = (params.load, *(params.shared if split else ()))
     stream_grid(k, stream, loads, (params.store,), (rows, cols, count, down), turn, compute)
 
 

@@ -41,7 +41,7 @@ def build(params: SwigluParams, tiling: GridTiling, chip: Chip, control: Arrays)
         block=tiles,
         args=(params,),
         tensors=gm,
-        grid_tensors=(params.half, params.store),
+        grid_tensors=(*params.halves, params.store),
     )
     return builder.finish()
 
@@ -61,9 +61,8 @@ def tiles(
     def compute(v: VectorWriter, i: int) -> None:
         activate(v, params, stream, rows, cols, i)
 
-    to_b = params.cols * params.dtype.size_bytes
-    loads = ((params.half, 0), (params.half, to_b))
-    stream_grid(k, stream, loads, (params.store,), (rows, cols, count, down), turn, compute)
+    shape = (rows, cols, count, down)
+    stream_grid(k, stream, params.halves, (params.store,), shape, turn, compute)
 
 
 def activate(
@@ -72,7 +71,9 @@ def activate(
     """One tile in UB."""
     t, *wide = stream.scratch
     divisor = t.at(in_ub(DType.FP32, rows, cols))
-    halves = [stream.input(turn, i).at(params.half.in_ub(rows, cols)) for i in range(2)]
+    halves = [
+        stream.input(turn, i).at(half.in_ub(rows, cols)) for i, half in enumerate(params.halves)
+    ]
     areas = wide or (t, t)
     a, b = (wide_tile(v, half, area, rows, cols) for half, area in zip(halves, areas, strict=True))
     y = stream.output(turn, 0).at(params.store.in_ub(rows, cols))

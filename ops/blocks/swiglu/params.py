@@ -1,7 +1,7 @@
 """Arguments, UB areas and tiling of SwiGLU."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from npusim.chips.model import Chip
@@ -34,9 +34,10 @@ class SwigluParams:
     dtype: DType
 
     @property
-    def half(self) -> GridTensor:
-        """One half of the input."""
-        return GridTensor("x", self.dtype, 2 * self.cols)
+    def halves(self) -> tuple[GridTensor, GridTensor]:
+        """a and b, the halves of the input."""
+        a = GridTensor("x", self.dtype, 2 * self.cols)
+        return a, replace(a, first=self.cols)
 
     @property
     def store(self) -> GridTensor:
@@ -74,7 +75,7 @@ def make_inputs(params: SwigluParams, seed: int, names: frozenset[str]) -> Array
 def areas(params: SwigluParams, rows: int, cols: int) -> GridAreas:
     """UB areas of a tile; scratch: a and b in fp32 (fp32 tensors need none), the divisor."""
     wide = 1 if params.dtype is DType.FP32 else 3
-    return grid_areas((params.half, params.half), (params.store,), (DType.FP32,) * wide, rows, cols)
+    return grid_areas(params.halves, (params.store,), (DType.FP32,) * wide, rows, cols)
 
 
 def tiling(params: SwigluParams, chip: Chip, overrides: Mapping[str, Any]) -> GridTiling:
