@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from npusim.architecture import Architecture
@@ -166,7 +166,7 @@ class _ChipFacts:
     launch: Mapping[KernelKind, tuple[float, float]]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _chip_facts(name: str) -> _ChipFacts:
     chip = load_chip(name)
     kinds = {

@@ -133,10 +133,10 @@ def _rows(path: Path, text: str) -> tuple[list[Any], list[Unreadable]]:
                 f"measurements {path}: not JSON ({error}); expected an object with a list 'records'"
             ) from None
         return rows, problems
-    rows = content.get("records") if isinstance(content, dict) else content
-    if not isinstance(rows, list):
+    found: Any = content.get("records") if isinstance(content, dict) else content
+    if not isinstance(found, list):
         raise ParameterError(f"measurements {path}: no list 'records' in it; is it another file?")
-    return rows, problems
+    return found, problems
 
 
 def _salvage(text: str) -> Iterator[Any]:

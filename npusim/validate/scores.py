@@ -89,9 +89,7 @@ def scores_of(plan: Plan, outcome: Outcome, cores: int) -> list[Score]:
     values = [value_of(plan, timing) for timing in outcome.timings]
     other = [value_of(plan, timing) for timing in outcome.alternative]
     record = plan.record
-    main = _score(
-        plan, outcome, cores, record.id, record.metric.value, record.value, values, other
-    )
+    main = _score(plan, outcome, cores, record.id, record.metric.value, record.value, values, other)
     return [main, *_pipe_scores(plan, outcome, cores)]
 
 
@@ -114,13 +112,13 @@ def _pipe_scores(plan: Plan, outcome: Outcome, cores: int) -> list[Score]:
     side = "AIC" if plan.workload.kind is KernelKind.CUBE else "AIV"
     for name, measured in plan.record.pipes.items():
         pipe = f"{side} MTE2" if name == "mte2_us" else PIPES.get(name)
+        if pipe is None:
+            continue
         values = [timing.pipes[pipe] for timing in outcome.timings if pipe in timing.pipes]
-        if pipe is None or not values or measured <= 0 or min(values) <= 0:
+        if not values or measured <= 0 or min(values) <= 0:
             continue
         score_id = f"{plan.record.id}:{name.removesuffix('_us')}"
-        found.append(
-            _score(plan, outcome, cores, score_id, "us", measured, values, [], pipe=True)
-        )
+        found.append(_score(plan, outcome, cores, score_id, "us", measured, values, [], pipe=True))
     return found
 
 

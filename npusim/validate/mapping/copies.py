@@ -24,10 +24,7 @@ def read_l1(record: Record) -> Workload:
 
 def _read(record: Record, op: str, kind: KernelKind, cores: str) -> Workload:
     params = record.params
-    tensor, tile = params.get("tensor"), params.get("tile")
-    if not _pair(tensor) or not _pair(tile):
-        raise NotMapped("parameters tensor and tile are needed")
-    rows, cols = tensor
+    (rows, cols), tile = _pair(record, "tensor"), _pair(record, "tile")
     given: dict[str, Any] = {"rows": rows, "cols": cols, "dtype": element_types(record)[0]}
     # Nothing uses the data, and published MTE2 times leave no gap between the loads.
     given |= {"store": False, "queued": True}
@@ -50,12 +47,16 @@ def _read(record: Record, op: str, kind: KernelKind, cores: str) -> Workload:
     )
 
 
-def _pair(value: Any) -> bool:
-    return (
+def _pair(record: Record, name: str) -> tuple[int, int]:
+    """Two positive sizes of a record's parameters."""
+    value = record.params.get(name)
+    if (
         isinstance(value, list)
         and len(value) == 2
-        and all(isinstance(n, int) and n > 0 for n in value)
-    )
+        and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in value)
+    ):
+        return value[0], value[1]
+    raise NotMapped(f"parameter {name} is {value!r}, two sizes are needed")
 
 
 def _pattern(text: str, cols: int) -> dict[str, Any]:
@@ -74,11 +75,8 @@ def _pattern(text: str, cols: int) -> dict[str, Any]:
 
 def add(record: Record) -> Workload:
     """z = x + y of two large tensors with a stated tile."""
-    shape = record.params.get("shape")
     case = str(record.params.get("case", ""))
-    if not _pair(shape):
-        raise NotMapped("parameter shape is needed")
-    rows, cols = shape
+    rows, cols = _pair(record, "shape")
     params: dict[str, Any] = {
         "op": "add",
         "rows": rows,

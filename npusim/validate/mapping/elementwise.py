@@ -59,9 +59,7 @@ def binary(function: str) -> Mapper:
 
 def _with_scalar(record: Record, function: str, x: Operand) -> Workload:
     """A scalar operand is a constant to the kernel: the form with a scalar has the same traffic."""
-    require(
-        x.dtype in FLOATS, f"{function} of {x.dtype} with a scalar has no kernel in the blocks"
-    )
+    require(x.dtype in FLOATS, f"{function} of {x.dtype} with a scalar has no kernel in the blocks")
     if function in ("div", "sub"):
         note = f"{function} by a scalar runs as its inverse operation with the same traffic"
         form = {"div": "muls", "sub": "adds"}[function]
@@ -215,7 +213,7 @@ def cut(record: Record) -> Workload:
     if shape is None or len(shape) != len(x.shape) or shape[:-1] != x.shape[:-1]:
         raise NotMapped("only slices of the last axis have a kernel in the blocks")
     rows, stride = x.rows_cols
-    params = {"rows": rows, "cols": shape[-1], "row_stride": stride}
+    params: dict[str, Any] = {"rows": rows, "cols": shape[-1], "row_stride": stride}
     params["dtype"] = {"int32": "fp32"}.get(x.dtype, x.dtype)
     return Workload(
         op="copy",

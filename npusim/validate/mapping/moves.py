@@ -58,7 +58,7 @@ def rotary(record: Record) -> Workload:
 def reshape_and_cache(record: Record) -> Workload:
     """Rows of keys and values to slots of a paged cache."""
     tokens, heads, dim = (positive(record, key) for key in ("T", "kv_heads", "dim"))
-    params = {"tokens": 2 * tokens, "width": heads * dim, "block_size": 128}
+    params: dict[str, Any] = {"tokens": 2 * tokens, "width": heads * dim, "block_size": 128}
     params["dtype"] = element_type(record.dtype or "")
     return _workload(record, "scatter_cache", params, "keys and values as one tensor of rows")
 
@@ -92,7 +92,8 @@ def kv_rms_norm_rope_cache(record: Record) -> Workload:
     params |= {"dense": bool(attrs.get("is_output_kv")), "quantised": names.get(quantised, "both")}
     if found[9] is not None or found[10] is not None:
         params["offset"] = True
-    params["dtype"] = "fp16" if "float16/" in (record.dtype or "").replace("bfloat16", "") else "bf16"
+    names16 = (record.dtype or "").replace("bfloat16", "")
+    params["dtype"] = "fp16" if "float16" in names16 else "bf16"
     return _workload(record, "kv_rms_norm_rope_cache", params)
 
 

@@ -117,9 +117,7 @@ def adamw(record: Record) -> Workload:
     """One optimiser step."""
     x = operands(record)[0]
     require(x.dtype in FLOATS, f"AdamW of {x.dtype} has no kernel in the blocks")
-    return _workload(
-        record, "apply_adamw", {"elements": x.elements, "dtype": x.dtype}, Group.OTHER
-    )
+    return _workload(record, "apply_adamw", {"elements": x.elements, "dtype": x.dtype}, Group.OTHER)
 
 
 MAPPERS: dict[str, Mapper] = {
