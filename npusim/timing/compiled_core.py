@@ -17,6 +17,7 @@ from npusim.timing.compiled_links import (
     last_visible,
     take_flag,
     take_increment,
+    take_turn,
 )
 from npusim.timing.compiled_state import (
     AT_TRANSFER,
@@ -146,7 +147,10 @@ def issue_row(
     entry["row"] = number
     entry["instance"] = state.cores[core, INSTANCE]
     entry["dep"] = NO_ID
-    if row["role"] != NO_ROLE:
+    if row["kind"] == CROSS_WAIT:
+        # Waits of one counter may sit in several pipes; they take increments in stream order.
+        entry["turn"] = take_turn(core, row["key"], state)
+    elif row["role"] != NO_ROLE:
         join_region(core, row, row_id, entry, state)
     pipes[slot, ISSUED_ROWS] = place + 1
     if out.level[0] >= INSTRUCTION:
@@ -171,7 +175,10 @@ def scalar_row(
     elif kind == WAIT:
         time, drained = take_flag(core, slot, row["key"], state)
     elif kind == CROSS_WAIT:
-        time, drained = take_increment(core, slot, row["key"], table, state)
+        turn = state.taken[core, row["key"]]
+        time, drained = take_increment(core, slot, row["key"], turn, table, state)
+        if time != UNKNOWN:
+            take_turn(core, row["key"], state)
     else:
         time, drained = -1, NO_ID
     if time == UNKNOWN and drained == 0:
@@ -272,7 +279,7 @@ def start_of(
         if pipe[SEEN] > start:
             start, cause, pred = pipe[SEEN], CAUSE_VISIBLE, pipe[SEEN_ID]
     elif kind == CROSS_WAIT:
-        time, source = take_increment(core, slot, row["key"], table, state)
+        time, source = take_increment(core, slot, row["key"], entry["turn"], table, state)
         if time == UNKNOWN:
             return UNKNOWN, 0, 0
         if time > start:

@@ -77,16 +77,22 @@ def take_flag(core: int, slot: int, key: int, state: State) -> tuple[int, int]:
 
 
 @kernel
+def take_turn(core: int, key: int, state: State) -> int:
+    """Number of a wait among the waits of its counter, in stream order."""
+    turn = int(state.taken[core, key])
+    state.taken[core, key] = turn + 1
+    return turn
+
+
+@kernel
 def take_increment(
-    core: int, slot: int, key: int, table: Counters, state: State
+    core: int, slot: int, key: int, turn: int, table: Counters, state: State
 ) -> tuple[int, int]:
-    """Arrival and last set of a counter's next increment; (UNKNOWN, 0) if not resolved."""
+    """Arrival and last set of a counter's increment; (UNKNOWN, 0) if not resolved."""
     feed = table.feed_of_wait[core, key]
-    turn = state.taken[core, key]
     if feed >= 0 and turn < table.start[feed + 1] - table.start[feed]:
         increment = state.increment[table.start[feed] + turn]
         if increment[0] == table.needed[feed]:
-            state.taken[core, key] = turn + 1
             return increment[1] + table.delay[feed], increment[2]
     state.pipes[slot, BLOCK] = AT_COUNTER
     state.pipes[slot, BLOCK_KEY] = feed

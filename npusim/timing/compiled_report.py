@@ -69,7 +69,7 @@ def waiting_units(packed: Packed, state: State) -> tuple[int, list[Waiting]]:
             place = state.pipes[slot, STARTED_ROWS]
             if place < state.pipes[slot, ISSUED_ROWS]:
                 entry = state.queue[slot, place % state.queue.shape[1]]
-                turn = _turn(packed, state, int(core), int(entry["row"]))
+                turn = _turn(packed, state, int(core), int(entry["row"]), int(entry["turn"]))
                 waiting.append(Waiting(int(core), pipe, int(entry["id"]), turn))
     return int(state.pipes[:, FREE].max(initial=0)), waiting
 
@@ -81,16 +81,20 @@ def _waiting_scalar(packed: Packed, state: State, core: int) -> Waiting:
         core,
         Pipe.SCALAR,
         int(state.cores[core, NEXT_ID]),
-        _turn(packed, state, core, number),
+        _turn(packed, state, core, number, None),
         None if pipe is Pipe.SCALAR else pipe,
     )
 
 
-def _turn(packed: Packed, state: State, core: int, number: int) -> int:
-    """How many waits of the same flag or counter came before the waiting row ``number``."""
+def _turn(packed: Packed, state: State, core: int, number: int, issued: int | None) -> int:
+    """How many waits of the same flag or counter come before the waiting row ``number``.
+
+    Args:
+        issued: what was noted at its issue; None for a row of the scalar unit.
+    """
     row = packed.streams.rows[number]
     if row["kind"] == WAIT:
         return int(state.waited_count[core, row["key"]])
     if row["kind"] == CROSS_WAIT:
-        return int(state.taken[core, row["key"]])
+        return int(state.taken[core, row["key"]]) if issued is None else issued
     return 0

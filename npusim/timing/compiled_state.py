@@ -59,13 +59,15 @@ QUEUE_ENTRY = np.dtype(
         ("id", np.int64),
         ("dep", np.int64),
         ("dep_end", np.int64),
+        ("turn", np.int64),
         ("row", np.int32),
         ("instance", np.int32),
     ],
     align=True,
 )
 """A row in the queue of a pipe. ``time`` is when it was issued and, once it has started, when it
-started; ``dep`` is the row whose end it waits for by unit flag, ``dep_end`` that end."""
+started; ``dep`` is the row whose end it waits for by unit flag, ``dep_end`` that end; ``turn`` is
+the number of a cross-core wait among those of its counter."""
 
 OK = 0
 DEADLOCK = 1
@@ -83,7 +85,7 @@ class State(NamedTuple):
         queue: (cores * PIPES, ring) `QUEUE_ENTRY`; row number r of a pipe is at r modulo ring.
         raised_count, waited_count: (cores, flag keys) int64, sets and waits resolved so far.
         raised: (cores, flag keys, ahead, 2) int64, time and id of sets not waited for yet.
-        sent, taken: (cores, set keys) and (cores, wait keys) int64.
+        sent, taken: (cores, set keys) and (cores, wait keys) int64: sets resolved, waits issued.
         increment: (increments, 3) int64: sets so far, latest of them, its id.
         units: (cores, regions, 4) int64.
         pending: heap of ``cycle * slots + slot`` of transfers to submit; pending_count: (1,).

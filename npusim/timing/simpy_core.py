@@ -99,7 +99,8 @@ class Core:
             if latest:
                 condition = (max(latest)[0], Cause.DRAIN, -max(latest)[1])
         elif cost.opcode in (Opcode.WAIT_FLAG, Opcode.CROSS_WAIT):
-            condition = yield from self._flag_condition(state, cost)
+            turn = self._wait_turn(cost)
+            condition = yield from self._flag_condition(state, cost, turn)
         conditions = [condition] if condition else []
         start, cause, pred = _latest([*conditions, (issued, Cause.ISSUED, row)])
         yield from self._sleep_until(start)
@@ -127,6 +128,7 @@ class Core:
         yield from self._sleep_until(int(self.env.now) + row.cost.issue)
         row.issued = int(self.env.now)
         self.recorder.issue_pred[row.id] = issue_pred
+        row.turn = self._wait_turn(row.cost)
         if row.cost.unit != NONE:
             self._join_region(row)
         self.under_way += 1
@@ -156,7 +158,7 @@ class Core:
             conditions: list[Condition] = []
             if state.last != NO_ROW:
                 conditions.append((state.free, Cause.PIPE, state.last))
-            condition = yield from self._flag_condition(state, row.cost)
+            condition = yield from self._flag_condition(state, row.cost, row.turn)
             if row.unit_flag is not None and row.unit_flag.ended is not None:
                 condition = ((yield row.unit_flag.ended), Cause.FLAG, row.unit_flag.id)
             if condition is not None:
@@ -181,17 +183,15 @@ class Core:
             self._finish(state, row.id, row.cost, end, end + latency)
 
     def _flag_condition(
-        self, state: PipeState, cost: CostRow
+        self, state: PipeState, cost: CostRow, turn: int
     ) -> Generator[simpy.Event, Any, Condition | None]:
         """The condition of a synchronising row, once it is known."""
+        state.turn = turn
         if cost.opcode == Opcode.WAIT_FLAG:
-            state.turn = self._next_turn((Opcode.WAIT_FLAG, *cost.args))
-            time, row = yield self._flag(cost.args, state.turn)
+            time, row = yield self._flag(cost.args, turn)
             return time, Cause.FLAG, row
         if cost.opcode == Opcode.CROSS_WAIT:
-            flag = cost.args[1]
-            state.turn = self._next_turn((Opcode.CROSS_WAIT, flag))
-            time, row = yield self.cross.arrival(self.number, flag, state.turn)
+            time, row = yield self.cross.arrival(self.number, cost.args[1], turn)
             return time, Cause.CROSS, row
         if cost.opcode == Opcode.PIPE_BARRIER and state.last != NO_ROW:
             return state.seen, Cause.VISIBLE, state.via
@@ -229,6 +229,14 @@ class Core:
         if event is None:
             event = self._flags[key] = self.env.event()
         return event
+
+    def _wait_turn(self, cost: CostRow) -> int:
+        """How many waits of the same flag or counter come before a row in the stream."""
+        if cost.opcode == Opcode.WAIT_FLAG:
+            return self._next_turn((Opcode.WAIT_FLAG, *cost.args))
+        if cost.opcode == Opcode.CROSS_WAIT:
+            return self._next_turn((Opcode.CROSS_WAIT, cost.args[1]))
+        return 0
 
     def _next_turn(self, key: tuple[int, ...]) -> int:
         turn = self._turns.get(key, 0)

@@ -42,6 +42,8 @@ class Row:
     cost: CostRow
     address: int
     issued: int = 0
+    turn: int = 0
+    """Of a wait: how many waits of the same flag or counter come before it in the stream."""
     unit_flag: "Row | None" = None
     """The row of the same L0C region whose end it waits for."""
     ended: simpy.Event | None = None

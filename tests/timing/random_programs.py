@@ -133,14 +133,15 @@ def _flag(rng: Random, core: _Core, pipes: list[Pipe]) -> None:
 class _Counters:
     """Cross-core flags: each has one mode, one sending pipe for each kind, and rounds.
 
-    A round appends a set to every sender and then a wait to every receiver, so a wait comes
-    after all sets of its increment in the global order.
+    Waits of one flag may sit in different pipes of a core. A round appends a set to every sender
+    and then a wait to every receiver, so a wait comes after all sets of its increment in the
+    global order.
     """
 
     def __init__(self, rng: Random, used: list[_Core]) -> None:
         self.rng = rng
         self.used = used
-        self.modes: dict[int, tuple[CrossMode, CoreKind, Pipe, Pipe]] = {}
+        self.modes: dict[int, tuple[CrossMode, CoreKind, Pipe]] = {}
         self.pending: list[tuple[int, list[_Core]]] = []
 
     def step(self) -> None:
@@ -161,12 +162,8 @@ class _Counters:
         if flag not in self.modes:
             mode = rng.choice([CrossMode.ALL_OF_KIND, CrossMode.AIV_PAIR, CrossMode.GROUP])
             kind = CoreKind.AIV if mode == CrossMode.AIV_PAIR else rng.choice(list(CoreKind))
-            receiver = kind
-            if mode == CrossMode.GROUP:
-                receiver = CoreKind.AIC if kind == CoreKind.AIV else CoreKind.AIV
-            send = rng.choice(_senders(kind))
-            self.modes[flag] = (mode, kind, send, rng.choice(_senders(receiver)))
-        mode, kind, send, _ = self.modes[flag]
+            self.modes[flag] = (mode, kind, rng.choice(_senders(kind)))
+        mode, kind, send = self.modes[flag]
         group = None if mode == CrossMode.ALL_OF_KIND else rng.choice(self.used).group
         senders = [c for c in self.used if c.kind == kind and group in (None, c.group)]
         receivers = senders
@@ -182,7 +179,8 @@ class _Counters:
         flag = self.pending[index][0]
         index = next(i for i, (f, _) in enumerate(self.pending) if f == flag)
         flag, receivers = self.pending.pop(index)
-        mode, _, _, wait = self.modes[flag]
+        mode, _, _ = self.modes[flag]
+        wait = self.rng.choice(_senders(receivers[0].kind))
         for core in receivers:
             core.emit("cross_wait", mode, flag, wait)
 

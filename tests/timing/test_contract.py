@@ -250,6 +250,31 @@ def test_mode_1_is_between_the_aivs_of_a_group() -> None:
     assert why(r, 6) == (Cause.CROSS, 1)
 
 
+def test_waits_in_two_pipes_take_increments_in_stream_order() -> None:
+    """The wait of MTE3 is ready first, but the stream gives the first increment to MTE2's."""
+
+    def send(k: BlockBuilder) -> None:
+        k.scalar(40)
+        k.cross_set(CrossMode.GROUP, 3, Pipe.FIXP)
+        k.scalar(100)
+        k.cross_set(CrossMode.GROUP, 3, Pipe.FIXP)
+
+    def wait(k: BlockBuilder) -> None:
+        k.wait_flag(V, M2, 0)
+        k.cross_wait(CrossMode.GROUP, 3, M2)
+        k.cross_wait(CrossMode.GROUP, 3, M3)
+        k.scalar(600)
+        k.set_flag(V, M2, 0)
+
+    r = run({AIC: send, AIV0: wait})
+    # Sent at 142 and 243, here at 492 and 593; the flag is raised at 705.
+    assert row(r, 7) == (101, 705, 706, 706)
+    assert row(r, 8) == (102, 706, 707, 707)
+    assert why(r, 8) == (Cause.PIPE, 7)
+    assert row(r, 9) == (103, 593, 594, 594)
+    assert why(r, 9) == (Cause.CROSS, 4)
+
+
 def read(k: BlockBuilder, offset: int = 0, hint: CacheHint = CacheHint.NORMAL) -> None:
     """1 KiB from GM to UB."""
     k.copy(Operand(Space.UB, KIB), k.gm("x", KIB, offset), cache_hint=hint)
