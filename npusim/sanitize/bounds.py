@@ -5,12 +5,12 @@ import numpy as np
 from npusim.chips.model import Chip
 from npusim.errors import CapacityError, ProgramError
 from npusim.isa.instructions import NONE
-from npusim.isa.machine import limits_of
+from npusim.isa.machine import Limits, limits_of
 from npusim.isa.program import Program, view_row
 from npusim.isa.spaces import Space
 from npusim.isa.statistics import gm_accesses
 from npusim.isa.verify_flags import verify_flags
-from npusim.isa.verify_rows import check_row, row_name
+from npusim.isa.verify_rows import check_row, row_name, verify_block
 from npusim.sanitize.findings import Finding, FindingKind, Severity, Site
 
 
@@ -21,21 +21,14 @@ def bound_findings(program: Program, chip: Chip) -> tuple[list[Finding], frozens
     limits = limits_of(chip)
     first = np.concatenate([[0], np.cumsum(program.block_length)]).tolist()
     placed = np.bincount(program.block, minlength=len(program.blocks))
-    for number, block in enumerate(program.blocks):
-        if not placed[number]:
-            continue
-        for row, record in enumerate(block.rows):
-            it = view_row(record, program.patterns, program.sources, block.slots)
-            try:
-                check_row(it, block.kind, row_name(it, block.name, row), limits)
-            except CapacityError as error:
-                skip.add(first[number] + row)
-                findings.append(_row_finding(program, number, row, FindingKind.CAPACITY, error))
-            except ProgramError as error:
-                skip.add(first[number] + row)
-                findings.append(_row_finding(program, number, row, FindingKind.ILLEGAL, error))
-            else:
-                findings += _buffer_overruns(program, number, row, record)
+    for number in np.flatnonzero(placed).tolist():
+        findings += _buffer_overruns(program, number)
+        try:
+            verify_block(program, number, limits)
+        except ProgramError:
+            found, bad = _bad_rows(program, number, limits)
+            findings += found
+            skip |= {first[number] + row for row in bad}
     findings += _tensor_overruns(program)
     return findings, frozenset(skip)
 
@@ -50,6 +43,22 @@ def flag_findings(program: Program, chip: Chip) -> list[Finding]:
     return []
 
 
+def _bad_rows(program: Program, number: int, limits: Limits) -> tuple[list[Finding], list[int]]:
+    """Every row of a block that breaks a rule by itself."""
+    block = program.blocks[number]
+    findings, bad = [], []
+    for row, record in enumerate(block.rows):
+        it = view_row(record, program.patterns, program.sources, block.slots)
+        try:
+            check_row(it, block.kind, row_name(it, block.name, row), limits)
+        except ProgramError as error:
+            capacity = isinstance(error, CapacityError)
+            kind = FindingKind.CAPACITY if capacity else FindingKind.ILLEGAL
+            findings.append(_row_finding(program, number, row, kind, error))
+            bad.append(row)
+    return findings, bad
+
+
 def _row_finding(
     program: Program, block: int, row: int, kind: FindingKind, error: Exception
 ) -> Finding:
@@ -58,37 +67,41 @@ def _row_finding(
     return Finding(kind, Severity.ERROR, (site,), message, fix or "see the message")
 
 
-def _buffer_overruns(program: Program, block: int, row: int, record: np.void) -> list[Finding]:
+def _buffer_overruns(program: Program, number: int) -> list[Finding]:
     """Operands that begin in a named buffer and end behind every buffer that they begin in."""
+    block = program.blocks[number]
+    rows = block.rows
+    # The last entry is what an absent operand (-1) indexes.
+    spans = np.array([*(p.span_bytes for p in program.patterns), 0], dtype=np.int64)
+    on_chip = (rows["space"] != NONE) & (rows["space"] != Space.GM) & (rows["slot"] == NONE)
+    start = rows["offset"]
+    end = start + spans[rows["pattern"]]
+    limit = np.zeros_like(start)
+    for b in program.buffers.get(block.kind, ()):
+        after = b.offset + b.size_bytes
+        begins = on_chip & (rows["space"] == b.space) & (start >= b.offset) & (start < after)
+        limit = np.where(begins, np.maximum(limit, after), limit)
     found = []
-    buffers = program.buffers.get(program.blocks[block].kind, ())
-    for operand, space in enumerate(record["space"].tolist()):
-        if space in (NONE, Space.GM) or record["slot"][operand] != NONE:
-            continue
-        start = int(record["offset"][operand])
-        end = start + program.patterns[int(record["pattern"][operand])].span_bytes
-        around = [
-            b for b in buffers
-            if b.space == space and b.offset <= start < b.offset + b.size_bytes
-        ]  # fmt: skip
-        if not around or any(end <= b.offset + b.size_bytes for b in around):
-            continue
-        b = max(around, key=lambda it: it.offset + it.size_bytes)
-        site = _site(
-            program, block, row, _first_instance(program, block),
-            (f"{b.space.name} buffer {b.name}", start - b.offset, end - b.offset),
-        )  # fmt: skip
-        found.append(
-            Finding(
-                FindingKind.OUT_OF_BOUNDS,
-                Severity.ERROR,
-                (site,),
-                f"an access ends at byte {end - b.offset} of buffer {b.name}, which has "
-                f"{b.size_bytes} B",
-                "enlarge the buffer or shrink the tile",
-            )  # fmt: skip
-        )
+    for row, operand in np.argwhere((limit > 0) & (end > limit)).tolist():
+        found.append(_buffer_overrun(program, number, row, operand, int(limit[row, operand])))
     return found
+
+
+def _buffer_overrun(program: Program, number: int, row: int, operand: int, limit: int) -> Finding:
+    record = program.blocks[number].rows[row]
+    start, space = int(record["offset"][operand]), int(record["space"][operand])
+    end = start + program.patterns[int(record["pattern"][operand])].span_bytes
+    b = next(
+        b for b in program.buffers[program.blocks[number].kind]
+        if b.space == space and b.offset <= start and b.offset + b.size_bytes == limit
+    )  # fmt: skip
+    where = (f"{b.space.name} buffer {b.name}", start - b.offset, end - b.offset)
+    return Finding(
+        FindingKind.OUT_OF_BOUNDS, Severity.ERROR,
+        (_site(program, number, row, _first_instance(program, number), where),),
+        f"an access ends at byte {end - b.offset} of buffer {b.name}, which has {b.size_bytes} B",
+        "enlarge the buffer or shrink the tile",
+    )  # fmt: skip
 
 
 def _tensor_overruns(program: Program) -> list[Finding]:

@@ -1,11 +1,12 @@
 """From operands to atoms: the accesses of all rows and the footprints of all instances."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import gcd
 
 import numpy as np
 
 from npusim.isa.instructions import NONE, Opcode
+from npusim.isa.patterns import Pattern
 from npusim.isa.program import Program, TensorKind
 from npusim.isa.spaces import SPACES_OF_KIND, CoreKind, Space
 from npusim.isa.statistics import gm_accesses
@@ -93,6 +94,10 @@ class ShadowBuilder:
             [] if row in skip else list(accesses(program, record, self.runs))
             for row, record in enumerate(rows)
         ]
+        self._opcodes: list[int] = rows["opcode"].tolist()
+        self._spaces: list[list[int]] = rows["space"].tolist()
+        self._offsets: list[list[int]] = rows["offset"].tolist()
+        self._patterns: list[list[int]] = rows["pattern"].tolist()
         self.footprints = 0
         self._first: list[np.ndarray] = []
         self._atoms: list[np.ndarray] = []
@@ -186,10 +191,9 @@ class ShadowBuilder:
             region = Region(space, kind, 0, 0, first_atom)
             number: dict[tuple[int, int], int] = {}
             for row in mine:
-                record = self.rows[row]
                 for index, access in enumerate(self.row_accesses[row]):
-                    if record["space"][access.operand] == space:
-                        key = (int(record["offset"][access.operand]), access.runs)
+                    if self._spaces[row][access.operand] == space:
+                        key = (self._offsets[row][access.operand], access.runs)
                         on_chip[row, index] = self.footprints + number.setdefault(key, len(number))
             parts = self._fed_from(space, mine, regions) if space in _MOVED else []
             keys = list(number) + [(0, part) for _, part, _ in parts]
@@ -210,33 +214,46 @@ class ShadowBuilder:
 
     def _fed_from(
         self, space: Space, mine: list[int], regions: dict[Space, Region]
-    ) -> Iterator[tuple[int, int, int]] | list[tuple[int, int, int]]:
+    ) -> list[tuple[int, int, int]]:
         """(row, runs from the start of the memory, source atom) for every copy into ``space``."""
         found = []
+        known: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for row in mine:
-            record = self.rows[row]
-            if record["opcode"] != Opcode.COPY or record["space"][0] != space:
+            to, origin = self._spaces[row][:2]
+            if self._opcodes[row] != Opcode.COPY or to != space or not self.row_accesses[row]:
                 continue
-            source = regions.get(Space(int(record["space"][1])))
-            if source is None or source.cut is None or not self.row_accesses[row]:
+            source = regions.get(Space(origin))
+            if source is None or source.cut is None:
                 continue
-            dst, src = (
-                int(record["offset"][o]) + self._elements(int(record["pattern"][o])) for o in (0, 1)
-            )
-            size = self.program.patterns[int(record["pattern"][0])].dtype.size_bytes
-            atom = source.cut.at(src)
-            for a in np.unique(atom).tolist():
-                runs = self.runs.of_bytes(dst[atom == a], size)
-                found.append((row, runs, a + source.first_atom))
+            key = (origin, *self._offsets[row][:2], *self._patterns[row][:2])
+            if key not in known:
+                known[key] = self._parts(source, source.cut, *key[1:])
+            found += [(row, runs, atom) for runs, atom in known[key]]
         return found
 
-    def _elements(self, pattern: int) -> np.ndarray:
-        """Byte offset of every element of a pattern in iteration order."""
-        it = self.program.patterns[pattern]
-        at = np.zeros(1, dtype=np.int64)
-        for count, stride in zip(it.shape, it.strides_bytes, strict=True):
-            at = (at[:, None] + np.arange(count, dtype=np.int64) * stride).reshape(-1)
-        return at
+    def _parts(
+        self, source: Region, cut: Cut, to: int, origin: int, dst: int, src: int
+    ) -> list[tuple[int, int]]:
+        """(runs, source atom): where each atom of a copy's source goes.
+
+        Args:
+            to, origin: offsets of destination and source.
+            dst, src: their patterns.
+        """
+        patterns = [self.program.patterns[i] for i in (dst, src)]
+        # Whole cells move together where both sides hold them in one run.
+        size = gcd(*(p.run_bytes for p in patterns), cut.unit, origin)
+        size = gcd(size, *(s for _, s in patterns[1].outer_levels_bytes))
+        if size % patterns[0].dtype.size_bytes:
+            size = patterns[0].dtype.size_bytes
+        dst_at, src_at = (
+            start + cells(p, size) for start, p in zip((to, origin), patterns, strict=True)
+        )
+        atom = cut.at(src_at)
+        return [
+            (self.runs.of_bytes(dst_at[atom == a], size), a + source.first_atom)
+            for a in np.unique(atom).tolist()
+        ]
 
     # Tables
 
@@ -260,7 +277,7 @@ class ShadowBuilder:
         gm_before: dict[int, int] = {}
         block_of = np.repeat(np.arange(len(self.program.blocks)), self.program.block_length)
         for row, block in enumerate(block_of.tolist()):
-            spaces = self.rows[row]["space"].tolist()
+            spaces = self._spaces[row]
             ordinals = {}
             for operand, space in enumerate(spaces):
                 if space == Space.GM:
@@ -288,6 +305,16 @@ class ShadowBuilder:
             np.concatenate([nothing, *(d for d, _ in parts)]).astype(np.int32),
             np.concatenate([nothing, *(s for _, s in parts)]).astype(np.int32),
         )
+
+
+def cells(pattern: Pattern, size_bytes: int) -> np.ndarray:
+    """Byte offset of every piece of ``size_bytes`` of a pattern, in iteration order."""
+    at = np.zeros(1, dtype=np.int64)
+    for count, stride in pattern.outer_levels_bytes:
+        at = (at[:, None] + np.arange(count, dtype=np.int64) * stride).reshape(-1)
+    inner = np.arange(0, pattern.run_bytes, size_bytes, dtype=np.int64)
+    whole: np.ndarray = (at[:, None] + inner).reshape(-1)
+    return whole
 
 
 def extents(program: Program) -> tuple[np.ndarray, np.ndarray]:
