@@ -33,6 +33,7 @@ _PACKAGES = {
     "gather": "npusim.ops.blocks.gather",
     "row_reduce": "npusim.ops.blocks.row_reduce",
     "weight_quant_matmul": "npusim.ops.blocks.weight_quant_matmul",
+    "swiglu_grad": "npusim.ops.blocks.swiglu_grad",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 
