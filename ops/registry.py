@@ -34,6 +34,7 @@ _PACKAGES = {
     "row_reduce": "npusim.ops.blocks.row_reduce",
     "weight_quant_matmul": "npusim.ops.blocks.weight_quant_matmul",
     "swiglu_grad": "npusim.ops.blocks.swiglu_grad",
+    "layer_norm": "npusim.ops.blocks.layer_norm",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 
