@@ -3,10 +3,13 @@
 The default is the candidate with the least estimated time: rounds of tiles over the cores times
 the slowest pipe of one tile, plus the fixpipe where L0C has one buffer. It is an estimate to
 choose by, not a prediction; the timing run predicts.
+
+Where the tiles divide into equal rectangles, one for each core, each core gets one, as in the
+tuned kernels whose tiling is published; else the tiles are dealt one by one.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from npusim.chips.model import Chip
@@ -35,7 +38,7 @@ class MatmulTiling:
         base_k: k of one L0 buffer.
         step_k, step_kb: L0 steps in one L1 buffer of A and of B; B follows A unless given.
         l1_buffers, l0c_buffers: depth of the rings (L0A and L0B have two).
-        swizzle: rows of tiles in one band of the tile order.
+        swizzle: rows of tiles in one band of the tile order; blocks default to one band.
         split: how tiles are dealt to cores.
         down: cores on top of each other when ``split`` is blocks; 0 chooses.
         passes: bands of rows of tiles, each finished by all cores before the next.
@@ -116,8 +119,34 @@ def tiling(
     ):
         derived = _completed(params, chip, chosen.base_m, chosen.base_n, chosen.cores, limits)
         chosen = with_overrides("matmul tiling", derived, overrides)
+    chosen = _with_split(params, chosen, overrides)
     check(params, chip, chosen, limits)
     return chosen
+
+
+def _with_split(
+    params: MatmulParams, t: MatmulTiling, overrides: Mapping[str, Any]
+) -> MatmulTiling:
+    """How the tiles are dealt, where the user does not say it."""
+    if min(t.base_m, t.base_n, t.cores) <= 0:
+        return t  # refused later
+    rows, cols = ceil_div(params.M, t.base_m), ceil_div(params.N, t.base_n)
+    grids = [
+        (down, t.cores // down)
+        for down in range(1, t.cores + 1)
+        if t.cores % down == 0 and rows % down == 0 and cols % (t.cores // down) == 0
+    ]
+    split = t.split
+    if "split" not in overrides and grids:
+        split = Split.BLOCKS
+    if split is not Split.BLOCKS:
+        return t
+    down = t.down
+    if not down and grids:
+        # The squarest rectangle: its cores load least.
+        down = min(grids, key=lambda g: rows // g[0] * t.base_m + cols // g[1] * t.base_n)[0]
+    swizzle = t.swizzle if "swizzle" in overrides else rows
+    return replace(t, split=split, down=down, swizzle=swizzle)
 
 
 def check(params: MatmulParams, chip: Chip, t: MatmulTiling, limits: Limits = NO_LIMITS) -> None:
@@ -266,41 +295,63 @@ def _estimate(params: MatmulParams, chip: Chip, t: MatmulTiling) -> tuple[float,
         ceil_div(m, FRACTAL) * ceil_div(n, FRACTAL) * ceil_div(params.K, rate.k0)
     )
     busy = min(tiles, t.cores)
-    shared = float(chip.clock.bytes_per_cycle(chip.l2.read_bw_gbps)) * (
-        min(_SHARERS, busy) ** -chip.l2.same_line_exponent
+    sides = (
+        _load(params.a, chip, m, t.chunks_k[0], busy),
+        _load(params.b, chip, n, t.chunks_k[1], busy),
     )
-    pipe_a, bytes_a = _load(params.a, chip, m, t.chunks_k[0])
-    pipe_b, bytes_b = _load(params.b, chip, n, t.chunks_k[1])
-    loads = max(pipe_a + pipe_b, (bytes_a + bytes_b) * busy / shared)
+    loads = max(
+        sum(side.port_cycles for side in sides),
+        busy * sum(side.l2_bytes for side in sides) / _per_cycle(chip, chip.l2.read_bw_gbps),
+    )
     to_l0 = steps * 2 * chip.l1_l0a.flagged_extra_cycles + params.K * size * (
         m / chip.l1_l0a.bytes_per_cycle + n / chip.l1_l0b.bytes_per_cycle
     )
     store = m * n * 4 / chip.fixpipe.read_bytes_per_cycle
     tile = max(cube, loads, to_l0, store) + (store if t.l0c_buffers == 1 else 0)
     once = (
-        params.K
-        * (params.M + params.N)
-        * size
-        / float(chip.clock.bytes_per_cycle(chip.hbm.l1_read_bw_gbps))
-    )
+        params.K * size * (params.M * sides[0].hbm_factor + params.N * sides[1].hbm_factor)
+    ) / _per_cycle(chip, chip.hbm.l1_read_bw_gbps)
     rounds = ceil_div(tiles, t.cores) * tile
     # Where HBM decides, the tiling that works less still leaves more room for jitter.
     return max(once, rounds) + 0.1 * rounds + store, -m * n
 
 
-def _load(matrix: Matrix, chip: Chip, outer: int, chunk: int) -> tuple[float, float]:
-    """Cycles that MTE2 works on one tile's side over all of K, and bytes L2 moves for it."""
-    inner, size = matrix.inner, matrix.dtype.size_bytes
+def _per_cycle(chip: Chip, gbps: float) -> float:
+    return float(chip.clock.bytes_per_cycle(gbps))
+
+
+@dataclass(frozen=True)
+class _Load:
+    """What one tile's side costs over all of K.
+
+    Attributes:
+        port_cycles: in which MTE2 works.
+        l2_bytes: that L2 could move in the time, were no line shared.
+        hbm_factor: time of HBM relative to long aligned rows.
+    """
+
+    port_cycles: float
+    l2_bytes: float
+    hbm_factor: float
+
+
+def _load(matrix: Matrix, chip: Chip, outer: int, chunk: int, busy: int) -> _Load:
+    inner, size, line = matrix.inner, matrix.dtype.size_bytes, chip.l2.line_bytes
     chunk = min(chunk, inner)
-    path = chip.gm_l1
+    path, moved = chip.gm_l1, float(outer * inner * size)
+    unshared = _per_cycle(chip, chip.l2.read_bw_gbps) / line / chip.l2.requests_per_cycle
+    waiting = max(1.0, unshared * min(_SHARERS, busy) ** chip.l2.same_line_exponent) - 1
     if matrix.nz:
-        return outer * inner * size / path.bytes_per_cycle, float(outer * inner * size)
+        return _Load(moved / path.bytes_per_cycle, moved * (1 + waiting), 1.0)
     rows, row = (inner, outer * size) if matrix.k_rows else (outer * inner / chunk, chunk * size)
     cycles = max(
         path.nd2nz_row_floor_cycles, path.nd2nz_row_cycles + row / path.nd2nz_row_bytes_per_cycle
     )
-    # A row that does not fill its lines costs whole requests all the same.
-    line = chip.l2.line_bytes
     whole = row % line == 0 and matrix.stored[1] * size % line == 0
     lines = row // line if whole else row / line + 1 - min(row, line) / line / 2
-    return rows * cycles, rows * lines * line
+    return _Load(
+        port_cycles=rows * cycles,
+        l2_bytes=moved + rows * lines * line * waiting,
+        hbm_factor=(1 + chip.hbm.short_row_bytes_l1 / row)
+        / (1 if whole else chip.hbm.unaligned_factor_l1),
+    )
