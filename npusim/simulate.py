@@ -24,6 +24,8 @@ from npusim.numerics.model import NumericsModel
 from npusim.ops.common.cases import Case, load_cases
 from npusim.ops.common.operator import Arrays, Operator, TensorRole, Validity
 from npusim.ops.registry import operator
+from npusim.sanitize.check import check_program
+from npusim.sanitize.findings import Report
 from npusim.timing.records import Level, Records
 from npusim.timing.run import CacheState, Engine, run_timing
 
@@ -53,6 +55,7 @@ class RunRequest:
         mode, l2: see `Mode` and `CacheState`.
         tiling: overrides of tiling knobs.
         both_orders: compute the values in the other functional order too, and compare.
+        sanitize: check the program for races, broken flags and overruns first.
         spread: how many more timing runs with random start offsets, for an interval.
         inputs: input arrays by name; the rest is made from ``seed``.
     """
@@ -72,6 +75,7 @@ class RunRequest:
     atomics: Atomics = field(default_factory=Atomics)
     validity: Validity = Validity.DOCUMENTED
     seed: int = 0
+    sanitize: bool = False
     spread: int = 0
     inputs: Mapping[str, np.ndarray] | None = None
 
@@ -109,6 +113,7 @@ class Run:
             orders, or None where only one was run.
         records: the timing records, or None in a values-only run.
         spread_us: predicted times of the runs with random start offsets.
+        sanitizer: what the sanitizer found, or None if it was not asked for.
     """
 
     job: Job
@@ -119,6 +124,7 @@ class Run:
     orders_differing: dict[str, int] | None
     records: Records | None
     spread_us: tuple[float, ...] = ()
+    sanitizer: Report | None = None
 
 
 def resolve(request: RunRequest) -> Job:
@@ -198,6 +204,10 @@ def simulate(job: Job, progress: Progress | None = None) -> Run:
     stored = {} if job.mode == Mode.TIME else job.operator.to_storage(job.params, inputs)
     say("program")
     program = build_program(job, control_tensors(job, inputs))
+    sanitizer = None
+    if job.request.sanitize:
+        say("sanitizer")
+        sanitizer = check_program(program, job.chip, job.operator.known_hazards)
     records = None
     spread_us: tuple[float, ...] = ()
     if job.mode in (Mode.TIME, Mode.BOTH):
@@ -218,7 +228,9 @@ def simulate(job: Job, progress: Progress | None = None) -> Run:
         with threadpool_limits(limits=1, user_api="blas"):
             expected = job.operator.reference(job.params, inputs, job.model)
         differing = differing_by_name(outputs, expected)
-    return Run(job, program, inputs, outputs, differing, orders_differing, records, spread_us)
+    return Run(
+        job, program, inputs, outputs, differing, orders_differing, records, spread_us, sanitizer
+    )
 
 
 def make_inputs(job: Job) -> Arrays:

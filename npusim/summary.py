@@ -58,6 +58,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "checks": {
             "values": _value_checks(run, run.differing),
             "orders": _value_checks(run, run.orders_differing),
+            "sanitizer": run.sanitizer.to_json() if run.sanitizer else None,
             "trace": None,
         },
     }

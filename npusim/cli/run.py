@@ -35,12 +35,16 @@ def run(
     level: Annotated[str, typer.Option(help="summary, stage or instruction.")] = "instruction",
     cores: Annotated[Text, typer.Option(help="Cores in the trace, like 0,1,24.")] = None,
     window: Annotated[Text, typer.Option(help="Time in the trace, like 0:50us.")] = None,
+    sanitize: Annotated[
+        bool, typer.Option(help="Check the program first, as 'check' does.")
+    ] = False,
     atomics: Annotated[str, typer.Option(help="key, timed or shuffle:SEED.")] = "key",
     spread: Annotated[int, typer.Option(min=0, help="More runs with random start offsets.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder to write; out/RUN if left out.")] = None,
     json: Json = False,
 ) -> None:
     """Predict the time of an operator, compute its values, and write a run folder."""
+    from npusim.cli.check import print_report
     from npusim.cli.output import print_json, progress_bar
     from npusim.reports.folder import default_folder, require_writable, write_run
     from npusim.reports.summary import print_summary
@@ -64,6 +68,10 @@ def run(
         print_json(summary)
     else:
         print_summary(summary, folder)
+        if finished.sanitizer is not None:
+            print_report("sanitizer: " + job.operator.name, finished.sanitizer, notes=False)
+    if finished.sanitizer is not None and not finished.sanitizer.clean:
+        raise typer.Exit(1)
     compared = (finished.differing, finished.orders_differing)
     if any(count for found in compared for count in (found or {}).values()):
         raise typer.Exit(1)
@@ -113,6 +121,7 @@ def _request(given: dict[str, Any]) -> Any:
         both_orders=both,
         validity=choose(Validity, given["validity"], "--validity"),
         seed=given["seed"],
+        sanitize=given["sanitize"],
         spread=given["spread"],
         atomics=Atomics.parse(given["atomics"]),
     )

@@ -152,8 +152,10 @@ def test_selftest_passes(capsys):
 
 def test_spread_and_atomics(capsys):
     arguments = ["run", "mla_prolog_v3", "--case", "tiny", "--mode", "time", "--engine", "simpy"]
-    assert run_command([*arguments, "--spread", "2", "--atomics", "shuffle:3", "--json"]) == 0
+    more = ["--spread", "2", "--atomics", "shuffle:3", "--sanitize", "--json"]
+    assert run_command([*arguments, *more]) == 0
     summary = json.loads(capsys.readouterr().out)
+    assert summary["checks"]["sanitizer"]["findings"] == []
     assert len(summary["spread_us"]) == 2
     # An offset of at most 0.5 us cannot move the end by more than what it delays and reorders.
     assert all(abs(t - summary["time_us"]) < 1.0 for t in summary["spread_us"])

@@ -63,5 +63,5 @@ def summary() -> dict[str, Any]:
         "roofline": {"bound": "hbm", "share": 0.41},
         "verdict": None,
         "assumptions": [{"name": "l2 at start", "value": "cold", "source": "given"}],
-        "checks": {"values": {"c": "equal"}, "orders": None, "trace": "valid"},
+        "checks": {"values": {"c": "equal"}, "orders": None, "sanitizer": None, "trace": "valid"},
     }

@@ -53,7 +53,12 @@ def test_what_lies_in_it(tiny: Run, tmp_path: Path) -> None:
         "trace.json.gz",
     ]
     assert json.loads((tmp_path / "run" / "summary.json").read_text("utf-8")) == summary
-    assert summary["checks"] == {"values": {"c": "equal"}, "orders": None, "trace": "valid"}
+    assert summary["checks"] == {
+        "values": {"c": "equal"},
+        "orders": None,
+        "sanitizer": None,
+        "trace": "valid",
+    }
     report = check_trace(tmp_path / "run" / "trace.json.gz", moved_bytes(tiny.program))
     assert report.valid
     assert summary["trace"] == {
@@ -93,7 +98,7 @@ def test_a_run_that_kept_less_has_the_roofline_only(run_of: Runs, tmp_path: Path
     run = run_of("matmul", "tiny", Mode.TIME, Level.SUMMARY)
     summary = write(run, tmp_path / "run")
     assert sorted(files(tmp_path / "run")) == ["pictures.json", "roofline.png", "summary.json"]
-    assert summary["checks"] == {"values": None, "orders": None, "trace": None}
+    assert summary["checks"] == {"values": None, "orders": None, "sanitizer": None, "trace": None}
 
 
 def test_the_summary_given_is_not_changed(plain: Run, tmp_path: Path) -> None:
