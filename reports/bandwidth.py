@@ -5,13 +5,25 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
 
 from npusim.chips.model import Chip
-from npusim.reports.figures import FAINT_INK, INK, LIMIT, new_figure, si_bytes, style_axes
+from npusim.reports.figures import (
+    INK,
+    LIMIT,
+    add_patches,
+    new_figure,
+    place_axes,
+    rectangles,
+    si_bytes,
+    subtitle,
+)
 from npusim.timing.records import Records
 from npusim.traces.bandwidth import HBM_SERIES, SERIES, bandwidth
 
 BUCKETS = 400
+_PLOT_INCHES = 9.4
+"""The legend right of it takes up to 2.9 inches."""
 _COLOURS = {
     "GM_TO_L1": "#3b78b5",
     "GM_TO_L0A": "#6c8ebf",
@@ -80,72 +92,72 @@ def bandwidth_picture(title: str, records: Records, chip: Chip) -> BandwidthPict
 
 def draw_bandwidth(data: BandwidthPicture) -> Figure:
     """The picture of what `bandwidth_picture` gathered."""
-    figure = new_figure(13.0, 7.6)
-    ports, source = figure.subplots(2, 1, sharex=True, height_ratios=(1.25, 1.0))
-    figure.suptitle(data.title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
+    figure = new_figure(13.0, 7.6, data.title)
+    source = place_axes(figure, 0.6, 0.5, _PLOT_INCHES, 2.85, grid="both")
+    ports = place_axes(figure, 0.6, 3.66, _PLOT_INCHES, 3.45, grid="both")
     edges = np.arange(len(data.hbm_read) + 1) * data.bucket_us
+    for axes in (ports, source):
+        axes.set_xlim(0, data.time_us)
     _draw_ports(ports, data, edges)
     _draw_source(source, data, edges)
-    source.set_xlim(0, data.time_us)
+    ports.tick_params(labelbottom=False)
     source.set_xlabel("time in us", fontsize=9, color=INK)
     return figure
 
 
 def _draw_ports(axes: Axes, data: BandwidthPicture, edges: np.ndarray) -> None:
     """Reads above the axis, writes below it."""
-    style_axes(axes, grid="both")
-    reached = {}
+    bands, reached = [], {}
     for sign, chosen in ((1, _reads(data)), (-1, _writes(data))):
         base = np.zeros(len(edges) - 1)
         for name in chosen:
             top = base + np.array(data.paths[name])
             label = f"{_readable(name)}  {_amount(data.path_bytes[name], data.kernel_us)}"
-            axes.stairs(
-                sign * top, edges, baseline=sign * base, fill=True, color=_COLOURS[name],
-                label=label,
-            )  # fmt: skip
+            bands.append(_band(edges, sign * base, sign * top, _COLOURS[name], label))
             base = top
         reached[sign] = float(base.max(initial=0.0))
+    add_patches(axes, *bands)
     axes.axhline(0, color=INK, linewidth=0.8)
+    axes.set_ylim(bottom=0)
     _limit(axes, data, "L2 read", 1, reached[1])
     if reached[-1]:
         _limit(axes, data, "L2 write", -1, reached[-1])
     axes.yaxis.set_major_formatter(lambda value, _: f"{abs(value):.0f}")
     axes.set_ylabel("GB/s, reads up and writes down", fontsize=9, color=INK)
-    axes.set_title(
-        "through the GM ports of all cores: bytes, and their mean rate over the kernel",
-        loc="left",
-        fontsize=9,
-        color=FAINT_INK,
-    )
-    _legend(axes)
+    subtitle(axes, "through the GM ports of all cores: bytes, and their mean rate over the kernel")
+    _legend(axes, bands)
 
 
 def _draw_source(axes: Axes, data: BandwidthPicture, edges: np.ndarray) -> None:
     """Reads by who served them."""
-    style_axes(axes, grid="both")
     read = np.sum([np.array(data.paths[n]) for n in _reads(data)] or [np.zeros(len(edges) - 1)], 0)
     hbm = np.minimum(np.array(data.hbm_read), read)
     read_bytes = sum(data.path_bytes[n] for n in _reads(data))
-    for top, base, colour, label, size in (
-        (hbm, 0 * hbm, _HBM, "from HBM", data.hbm_read_bytes),
-        (read, hbm, _L2, "hits in L2", read_bytes - data.hbm_read_bytes),
+    bands = []
+    for base, top, colour, label, size in (
+        (0 * hbm, hbm, _HBM, "from HBM", data.hbm_read_bytes),
+        (hbm, read, _L2, "hits in L2", read_bytes - data.hbm_read_bytes),
     ):
         share = size / read_bytes if read_bytes else 0.0
-        axes.stairs(
-            top, edges, baseline=base, fill=True, color=colour,
-            label=f"{label}  {_amount(size, data.kernel_us)}, {share:.0%} of reads",
-        )  # fmt: skip
-    _limit(axes, data, "HBM read", 1, float(read.max(initial=0.0)))
+        label = f"{label}  {_amount(size, data.kernel_us)}, {share:.0%} of reads"
+        bands.append(_band(edges, base, top, colour, label))
+    add_patches(axes, *bands)
     axes.set_ylim(bottom=0)
+    _limit(axes, data, "HBM read", 1, float(read.max(initial=0.0)))
     axes.set_ylabel("GB/s read", fontsize=9, color=INK)
-    axes.set_title(
-        "who served the reads (a transfer's bytes spread evenly over its duration)",
-        loc="left",
-        fontsize=9,
-        color=FAINT_INK,
-    )
-    _legend(axes)
+    subtitle(axes, "who served the reads (a transfer's bytes spread evenly over its duration)")
+    _legend(axes, bands)
+
+
+def _band(
+    edges: np.ndarray, base: np.ndarray, top: np.ndarray, colour: str, label: str
+) -> PathPatch:
+    """The steps between two curves; equal neighbours are one step."""
+    first = np.concatenate([[True], (np.diff(base) != 0) | (np.diff(top) != 0)])
+    at = np.concatenate([np.flatnonzero(first), [len(top)]])
+    shown = (top != base)[at[:-1]]
+    boxes = np.stack([edges[at[:-1]], edges[at[1:]], base[at[:-1]], top[at[:-1]]], axis=1)
+    return rectangles(boxes[shown], facecolor=colour, label=label)
 
 
 def _limit(axes: Axes, data: BandwidthPicture, name: str, sign: int, reached: float) -> None:
@@ -175,8 +187,11 @@ def _limit(axes: Axes, data: BandwidthPicture, name: str, sign: int, reached: fl
     )
 
 
-def _legend(axes: Axes) -> None:
-    axes.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), frameon=False, fontsize=8)
+def _legend(axes: Axes, bands: list[PathPatch]) -> None:
+    """The colours, right of the axes."""
+    axes.legend(
+        handles=bands, loc="upper left", bbox_to_anchor=(1.005, 1.0), frameon=False, fontsize=8
+    )
 
 
 def _reads(data: BandwidthPicture) -> list[str]:

@@ -4,13 +4,18 @@ Figures are made of `Figure` and the Agg canvas alone: no state of matplotlib is
 program that draws with it is not disturbed.
 """
 
-from pathlib import Path
+from pathlib import Path as FilePath
+from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
 
 DPI = 130
+_COMPRESSION = 2
 INK = "#22262b"
 FAINT_INK = "#7a828c"
 GRID = "#dfe3e8"
@@ -58,15 +63,27 @@ def stage_colours(stages: list[str]) -> dict[str, str]:
     return colours
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure with its own canvas; sizes in inches."""
-    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained", facecolor="white")
+def new_figure(width: float, height: float, title: str) -> Figure:
+    """A figure with its own canvas and a title at the top; sizes in inches."""
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
+    figure.text(
+        0.15 / width, 1 - 0.07 / height, title, va="top", size=12, weight="bold", color=INK
+    )  # fmt: skip
     return figure
 
 
-def style_axes(axes: Axes, *, grid: str = "x") -> None:
-    """Light frame, and a grid behind the data along ``x``, ``y`` or ``both``."""
+def place_axes(
+    figure: Figure, left: float, bottom: float, width: float, height: float, *, grid: str = "x"
+) -> Axes:
+    """Axes at a place in inches, with a light frame and a grid along ``x``, ``y`` or ``both``.
+
+    Places are computed by who draws: a layout that measures every text draws everything twice.
+    """
+    whole_width, whole_height = figure.get_size_inches()
+    axes = figure.add_axes(
+        (left / whole_width, bottom / whole_height, width / whole_width, height / whole_height)
+    )
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -74,16 +91,49 @@ def style_axes(axes: Axes, *, grid: str = "x") -> None:
     axes.tick_params(colors=INK, labelsize=8)
     axes.set_axisbelow(True)
     axes.grid(True, axis=grid, color=GRID, linewidth=0.6)  # type: ignore[arg-type]
+    return axes
 
 
-def save_png(figure: Figure, path: Path) -> None:
+def subtitle(axes: Axes, text: str) -> None:
+    """What axes show, above them."""
+    axes.annotate(
+        text, (0, 1), xycoords="axes fraction", xytext=(0, 6), textcoords="offset points",
+        size=9, color=FAINT_INK,
+    )  # fmt: skip
+
+
+def rectangles(boxes: np.ndarray, **style: Any) -> PathPatch:
+    """Many rectangles of one style as one thing to draw, which takes a fraction of the time.
+
+    Args:
+        boxes: (n, 4) float: left, right, bottom and top of each.
+        style: properties of a patch; without a line width, there is no edge.
+    """
+    left, right, bottom, top = np.asarray(boxes, dtype=np.float64).reshape(-1, 4).T
+    corners = [(left, bottom), (left, top), (right, top), (right, bottom), (left, bottom)]
+    vertices = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
+    codes = np.array([Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY], dtype=Path.code_type)
+    path = Path(vertices.reshape(-1, 2), np.tile(codes, len(left)))
+    return PathPatch(path, **{"linewidth": 0, "snap": True, **style})
+
+
+def add_patches(axes: Axes, *patches: Patch) -> None:
+    """Add patches that do not move the limits of the axes, which whoever draws has set."""
+    for patch in patches:
+        axes.add_artist(patch)
+
+
+def save_png(figure: Figure, path: FilePath) -> None:
     """Write a PNG without date and program version.
 
     The canvas itself draws once; ``savefig`` would lay out and draw everything twice.
     """
     canvas = figure.canvas
     assert isinstance(canvas, FigureCanvasAgg)
-    canvas.print_png(path, metadata={"Software": None})  # type: ignore[no-untyped-call]
+    packing = {"compress_level": _COMPRESSION}
+    canvas.print_png(  # type: ignore[no-untyped-call]
+        path, metadata={"Software": None}, pil_kwargs=packing
+    )
 
 
 def si_bytes(size: float) -> str:

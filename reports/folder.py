@@ -17,8 +17,8 @@ from npusim.simulate import Job, Run
 from npusim.summary import SCHEMA
 from npusim.tensor_files import TensorFile, write_tensors
 from npusim.timing.options import Level
-from npusim.traces.check import TraceReport, check_trace, moved_bytes
-from npusim.traces.chrome import TraceFilter, write_chrome_trace
+from npusim.traces.check import TraceReport
+from npusim.traces.chrome import TraceFilter, write_checked_trace
 
 SUMMARY_FILE = "summary.json"
 TRACE_FILE = "trace.json.gz"
@@ -184,8 +184,7 @@ def _write_trace(run: Run, folder: Path, choose: TraceFilter | None) -> TraceRep
         return None
     path = folder / TRACE_FILE
     clock_mhz = run.job.chip.cores.clock_mhz
-    write_chrome_trace(path, run.program, run.records, clock_mhz=clock_mhz, choose=choose)
-    return check_trace(path, moved_bytes(run.program))
+    return write_checked_trace(path, run.program, run.records, clock_mhz=clock_mhz, choose=choose)
 
 
 def _write_outputs(run: Run, folder: Path) -> None:

@@ -1,13 +1,13 @@
 """The Gantt picture: when stages run, and what the pipes of a few cores do meanwhile."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import Collection, PathCollection, PolyCollection
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
-from matplotlib.path import Path
+from matplotlib.patches import Patch, PathPatch
 
 from npusim.reports.figures import (
     FAINT_INK,
@@ -16,17 +16,25 @@ from npusim.reports.figures import (
     PIPE_COLOURS,
     WAIT_FILL,
     WAIT_HATCH,
+    add_patches,
     new_figure,
+    place_axes,
+    rectangles,
     stage_colours,
-    style_axes,
+    subtitle,
 )
 from npusim.reports.gantt_rows import WAIT, Bar, PipeRow, pipe_rows, stage_activity
 from npusim.timing.records import Records
 from npusim.traces.stages import stage_spans
 
 WIDTH_INCHES = 15.0
-_PLOT_INCHES = 11.5
+_LEFT, _RIGHT, _BELOW, _BETWEEN, _ABOVE = 0.86, 1.3, 0.5, 0.36, 0.52
+"""Margins in inches; the right one has room for the shares, all have room for texts."""
+_PLOT_INCHES = WIDTH_INCHES - _LEFT - _RIGHT
+_ROW_INCHES = 0.35
 _CHARACTER_INCHES = 0.062
+_TAIL = "#f4f0e6"
+_WAITS: dict[str, Any] = {"facecolor": WAIT_FILL, "edgecolor": WAIT_HATCH, "hatch": "////"}
 
 
 @dataclass(frozen=True)
@@ -76,18 +84,20 @@ def gantt(title: str, records: Records) -> Gantt:
 
 def draw_gantt(data: Gantt) -> Figure:
     """The picture of what `gantt` gathered."""
-    stage_height, row_height = 0.21, 0.34
-    cores = len({row.core for row in data.rows})
-    heights = [
-        0.35 + stage_height * max(1, len(data.stages)),
-        0.6 + row_height * max(1, len(data.rows)) + 0.18 * cores,
-    ]
-    figure = new_figure(WIDTH_INCHES, sum(heights) + 0.9)
-    top, main = figure.subplots(2, 1, sharex=True, height_ratios=heights)
-    figure.suptitle(data.title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
+    positions = _row_positions(data.rows)
+    stages_height = 0.35 + 0.21 * max(1, len(data.stages))
+    rows_height = 0.45 + _ROW_INCHES * -min(positions, default=0)
+    height = _BELOW + rows_height + _BETWEEN + stages_height + _ABOVE
+    figure = new_figure(WIDTH_INCHES, height, data.title)
+    main = place_axes(figure, _LEFT, _BELOW, _PLOT_INCHES, rows_height)
+    top_at = _BELOW + rows_height + _BETWEEN
+    top = place_axes(figure, _LEFT, top_at, _PLOT_INCHES, stages_height)
+    for axes in (top, main):
+        axes.set_xlim(0, data.time_us * 1.001)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
     _draw_stages(top, data)
-    _draw_rows(main, data)
-    main.set_xlim(0, data.time_us * 1.001)
+    _draw_rows(main, data, positions)
     main.set_xlabel("time in us", fontsize=9, color=INK)
     return figure
 
@@ -95,67 +105,91 @@ def draw_gantt(data: Gantt) -> Figure:
 def _draw_stages(axes: Axes, data: Gantt) -> None:
     """One line per stage: the legend of the colours, and when the stage runs."""
     colours = stage_colours(list(data.stages))
-    style_axes(axes)
     if _one_stage(data):
         colours = dict.fromkeys(colours, FAINT_INK)
-    for place, (name, (start, end)) in enumerate(zip(data.stages, data.spans, strict=True)):
-        axes.barh(place, end - start, left=start, height=0.72, color=colours[name], alpha=0.22)
-        works = [(first, last - first) for first, last in data.activity[place]]
-        axes.broken_barh(works, (place - 0.36, 0.72), facecolors=colours[name])
-        text = f"{name}  {start:.1f} to {end:.1f}"
-        width = len(text) * _CHARACTER_INCHES / _PLOT_INCHES * data.time_us
-        # Right of the bar, else left of it, else inside.
-        right = data.time_us - end > width
-        left = not right and start > width
-        axes.annotate(
-            text,
-            (end if right else start, place),
-            xytext=(-4 if left else 4, 0),
-            textcoords="offset points",
-            ha="right" if left else "left",
-            va="center",
-            fontsize=7.5,
-            color=INK,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
-        )
     axes.set_ylim(len(data.stages) - 0.4, -0.6)
-    axes.set_yticks([])
+    for place, (name, (start, end)) in enumerate(zip(data.stages, data.spans, strict=True)):
+        low, high = place - 0.36, place + 0.36
+        works = [(first, last, low, high) for first, last in data.activity[place]]
+        add_patches(
+            axes,
+            rectangles(np.array([[start, end, low, high]]), facecolor=colours[name], alpha=0.22),
+            rectangles(np.array(works), facecolor=colours[name]),
+        )
+        _name_stage(axes, f"{name}  {start:.1f} to {end:.1f}", start, end, place, data.time_us)
     axes.tick_params(labelbottom=False, length=0)
-    axes.set_title(
-        "stages: first start to last end on any core; strong where a pipe works on it",
-        loc="left",
-        fontsize=9,
-        color=FAINT_INK,
+    subtitle(axes, "stages: first start to last end on any core; strong where a pipe works on it")
+
+
+def _name_stage(
+    axes: Axes, text: str, start: float, end: float, place: int, time_us: float
+) -> None:
+    """A text right of its bar, else left of it, else inside."""
+    inch = time_us / _PLOT_INCHES
+    width = len(text) * _CHARACTER_INCHES * inch
+    right = time_us - end > width
+    left = not right and start > width
+    inside = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
+    axes.text(
+        start - 0.05 * inch if left else (end if right else start) + 0.05 * inch,
+        place,
+        text,
+        ha="right" if left else "left",
+        va="center",
+        size=7.5,
+        color=INK,
+        bbox=None if right or left else inside,
     )
 
 
-def _draw_rows(axes: Axes, data: Gantt) -> None:
-    style_axes(axes)
+def _draw_rows(axes: Axes, data: Gantt, positions: list[float]) -> None:
     by_pipe = _one_stage(data)
-    positions = _row_positions(data.rows)
-    rectangles: dict[tuple[str | None, bool], list[tuple[tuple[float, float], ...]]] = {}
+    axes.set_ylim(min(positions, default=0) - 0.3, 0.6)
+    boxes: dict[tuple[str | None, bool], list[tuple[float, ...]]] = {}
     for row, bottom in zip(data.rows, positions, strict=True):
-        axes.axhline(bottom, color=GRID, linewidth=0.6)
         for bar in row.bars:
             colour = _colour(data, row, bar, by_pipe)
             # A white edge parts neighbours, but would hide a bar as thin as itself.
             parted = data.each and bar.end_us - bar.start_us > data.time_us / 400
-            rectangles.setdefault((colour, parted), []).append(_corners(bar, bottom))
+            boxes.setdefault((colour, parted), []).append(_box(bar, bottom))
         if data.each:
             _draw_labels(axes, row, bottom, data.time_us)
-    for (colour, parted), corners in rectangles.items():
-        axes.add_collection(_bars(corners, colour, parted))
-    for start, _ in data.spans[1:]:
-        axes.axvline(start, color=FAINT_INK, linewidth=0.5, linestyle=(0, (2, 3)), zorder=0.5)
-    axes.axvspan(data.tail_us, data.time_us, color="#f4f0e6", zorder=0)
-    axes.set_ylim(min(positions, default=0) - 0.3, 0.6)
-    axes.set_yticks([p + 0.4 for p in positions], [row.pipe for row in data.rows], fontsize=8)
-    axes.tick_params(axis="y", length=0)
-    _name_cores(axes, data, positions)
+    add_patches(axes, *(_bars(np.array(of), *style) for style, of in boxes.items()))
+    _draw_guides(axes, data, positions)
+    _name_rows(axes, data, positions)
+    _draw_legend(axes)
+    how = (
+        "each bar is an instruction"
+        if data.each
+        else "height of a colour = share of the time the pipe works"
+        if by_pipe
+        else "height of a colour = share of the time the pipe works on that stage"
+    )
+    subtitle(axes, f"pipes: {how}")
+
+
+def _draw_guides(axes: Axes, data: Gantt, positions: list[float]) -> None:
+    """A line below each row, a dotted one where each stage starts, and the launch tail."""
+    low, high = axes.get_ylim()
+    whole = data.time_us * 1.001
+    floors = [[(0, bottom), (whole, bottom)] for bottom in positions]
+    starts = [[(start, low), (start, high)] for start, _ in data.spans[1:]]
+    dotted: dict[str, Any] = {"linestyle": [(0, (2, 3))], "zorder": 0.5}
+    for lines in (
+        LineCollection(floors, color=GRID, linewidth=0.6),
+        LineCollection(starts, color=FAINT_INK, linewidth=0.5, **dotted),
+    ):
+        axes.add_collection(lines, autolim=False)
+    tail = np.array([[data.tail_us, data.time_us, low, high]])
+    add_patches(axes, rectangles(tail, facecolor=_TAIL, zorder=0))
+
+
+def _draw_legend(axes: Axes) -> None:
+    """What is not a stage."""
     handles = [
-        Patch(facecolor=WAIT_FILL, edgecolor=WAIT_HATCH, hatch="////", label="waits"),
+        Patch(**_WAITS, label="waits"),
         Patch(facecolor="white", edgecolor=GRID, label="nothing issued"),
-        Patch(facecolor="#f4f0e6", label="launch tail"),
+        Patch(facecolor=_TAIL, label="launch tail"),
     ]
     axes.legend(
         handles=handles,
@@ -165,14 +199,6 @@ def _draw_rows(axes: Axes, data: Gantt) -> None:
         frameon=False,
         fontsize=8,
     )
-    how = (
-        "each bar is an instruction"
-        if data.each
-        else "height of a colour = share of the time the pipe works"
-        if by_pipe
-        else "height of a colour = share of the time the pipe works on that stage"
-    )
-    axes.set_title(f"pipes: {how}", loc="left", fontsize=9, color=FAINT_INK)
 
 
 def _one_stage(data: Gantt) -> bool:
@@ -198,29 +224,16 @@ def _row_positions(rows: tuple[PipeRow, ...]) -> list[float]:
     return positions
 
 
-def _corners(bar: Bar, bottom: float) -> tuple[tuple[float, float], ...]:
+def _box(bar: Bar, bottom: float) -> tuple[float, float, float, float]:
     low = bottom + 0.82 * bar.base
-    high = low + 0.82 * bar.height
-    return (
-        (bar.start_us, low),
-        (bar.start_us, high),
-        (bar.end_us, high),
-        (bar.end_us, low),
-    )
+    return bar.start_us, bar.end_us, low, low + 0.82 * bar.height
 
 
-def _bars(
-    corners: list[tuple[tuple[float, float], ...]], colour: str | None, parted: bool
-) -> Collection:
-    vertices = np.array(corners)
+def _bars(boxes: np.ndarray, colour: str | None, parted: bool) -> PathPatch:
     if colour is None:
-        # One path: a hatch is drawn anew for every path, which takes most of the time.
-        waits = Path.make_compound_path_from_polys(vertices)
-        return PathCollection(
-            [waits], facecolor=WAIT_FILL, edgecolor=WAIT_HATCH, hatch="////", linewidth=0
-        )
+        return rectangles(boxes, **_WAITS)
     edge = "white" if parted else colour
-    return PolyCollection(list(vertices), facecolor=colour, edgecolor=edge, linewidth=0.3)
+    return rectangles(boxes, facecolor=colour, edgecolor=edge, linewidth=0.3)
 
 
 def _draw_labels(axes: Axes, row: PipeRow, bottom: float, time_us: float) -> None:
@@ -240,32 +253,22 @@ def _draw_labels(axes: Axes, row: PipeRow, bottom: float, time_us: float) -> Non
             )
 
 
-def _name_cores(axes: Axes, data: Gantt, positions: list[float]) -> None:
-    """The core above its pipes on the left, busy and wait shares on the right."""
+def _name_rows(axes: Axes, data: Gantt, positions: list[float]) -> None:
+    """Core and pipe on the left, busy and wait shares on the right."""
+    inch = 1 / _PLOT_INCHES
+    place = axes.get_yaxis_transform()
     for number, (row, bottom) in enumerate(zip(data.rows, positions, strict=True)):
         if number == 0 or data.rows[number - 1].core != row.core:
-            axes.annotate(
-                f"{row.core}  ({row.why})",
-                (0, bottom + 1.12),
-                xycoords=("axes fraction", "data"),
-                xytext=(-58, 0),
-                textcoords="offset points",
-                ha="left",
-                va="center",
-                fontsize=8.5,
-                fontweight="bold",
-                color=INK,
-                annotation_clip=False,
-            )
-        axes.annotate(
+            axes.text(
+                (0.1 - _LEFT) * inch, bottom + 1.12, f"{row.core}  ({row.why})", va="center",
+                size=8.5, weight="bold", color=INK, transform=place,
+            )  # fmt: skip
+        axes.text(
+            -0.06 * inch, bottom + 0.4, row.pipe, ha="right", va="center", size=8, color=INK,
+            transform=place,
+        )  # fmt: skip
+        axes.text(
+            1 + 0.08 * inch, bottom + 0.4,
             f"{row.busy_share:.0%} busy, {row.wait_share:.0%} waits",
-            (1, bottom + 0.4),
-            xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
-            ha="left",
-            va="center",
-            fontsize=7.5,
-            color=FAINT_INK,
-            annotation_clip=False,
-        )
+            va="center", size=7.5, color=FAINT_INK, transform=place,
+        )  # fmt: skip

@@ -1,15 +1,31 @@
 """The roofline picture: what the chip allows, and where the run lies under it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.markers import TICKDOWN, TICKLEFT, MarkerStyle
+from matplotlib.patches import PathPatch
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from npusim.chips.model import Chip
 from npusim.isa.program import Program
 from npusim.isa.statistics import cube_work
-from npusim.reports.figures import FAINT_INK, GRID, INK, LIMIT, new_figure, si_bytes, style_axes
+from npusim.reports.figures import (
+    FAINT_INK,
+    GRID,
+    INK,
+    LIMIT,
+    add_patches,
+    new_figure,
+    place_axes,
+    rectangles,
+    si_bytes,
+    subtitle,
+)
 from npusim.roofline import FRACTAL_MN, Bound, Roofline
 
 _COLOURS = {Bound.HBM: "#2f5d73", Bound.L2: "#5fb0b7", Bound.CUBE: "#e08a2c"}
@@ -71,14 +87,12 @@ def roofline_picture(
 def draw_roofline(data: RooflinePicture) -> Figure:
     """The picture of what `roofline_picture` gathered."""
     has_roofs = bool(data.macs) and data.kernel_us > 0
-    figure = new_figure(13.0, 5.6 if has_roofs else 3.4)
-    figure.suptitle(data.title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
+    height = 5.6 if has_roofs else 3.4
+    figure = new_figure(13.0, height, data.title)
     if has_roofs:
-        roofs, times = figure.subplots(1, 2, width_ratios=(1.7, 1.0))
-        _draw_roofs(roofs, data)
-    else:
-        times = figure.subplots(1, 1)
-    _draw_times(times, data)
+        _draw_roofs(place_axes(figure, 0.65, 0.5, 7.05, height - 1.05, grid="both"), data)
+    left = 8.75 if has_roofs else 1.05
+    _draw_times(place_axes(figure, left, 0.5, 12.8 - left, height - 1.05), data)
     return figure
 
 
@@ -98,7 +112,7 @@ def _draw_roofs(axes: Axes, data: RooflinePicture) -> None:
     axes.set_yscale("log")
     axes.set_xlim(low, high)
     axes.set_ylim(bottom, max(data.peaks_tops.values()) * 2.5)
-    style_axes(axes, grid="both")
+    _decades(axes)
     _draw_peaks(axes, data, high)
     for bound in (Bound.HBM, Bound.L2):
         _draw_slope(axes, data, bound, peak, low)
@@ -106,12 +120,31 @@ def _draw_roofs(axes: Axes, data: RooflinePicture) -> None:
         _draw_point(axes, data, bound, intensity, achieved, peak)
     axes.set_xlabel("Cube operations per byte", fontsize=9, color=INK)
     axes.set_ylabel("tera operations per second", fontsize=9, color=INK)
-    axes.set_title(
-        f"{achieved:.3g} TOPS of {peak:.0f}; multiply and add count as two operations",
-        loc="left",
-        fontsize=9,
-        color=FAINT_INK,
-    )
+    subtitle(axes, f"{achieved:.3g} TOPS of {peak:.0f}; multiply and add count as two operations")
+
+
+def _decades(axes: Axes) -> None:
+    """Plain numbers at the decades, and short marks for the steps between them."""
+    across, along = axes.get_xaxis_transform(), axes.get_yaxis_transform()
+    style: dict[str, Any] = {
+        "linestyle": "", "markersize": 2, "color": FAINT_INK, "clip_on": False,
+    }  # fmt: skip
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = axis.get_view_interval()
+        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high))
+        axis.set_major_locator(FixedLocator(powers[powers >= low].tolist()))
+        axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        axis.set_minor_locator(NullLocator())
+        steps = np.outer(powers, np.arange(2, 10)).ravel()
+        steps = steps[(steps > low) & (steps < high)]
+        # One line of marks, where minor ticks would be half a hundred things to draw.
+        if axis is axes.xaxis:
+            marks = Line2D(
+                steps, 0 * steps, marker=MarkerStyle(TICKDOWN), transform=across, **style
+            )
+        else:
+            marks = Line2D(0 * steps, steps, marker=MarkerStyle(TICKLEFT), transform=along, **style)
+        axes.add_artist(marks)
 
 
 def _draw_peaks(axes: Axes, data: RooflinePicture, high: float) -> None:
@@ -182,12 +215,13 @@ def _draw_point(
 
 def _draw_times(axes: Axes, data: RooflinePicture) -> None:
     """Least time of each resource beside the predicted time."""
-    style_axes(axes)
     bounds = [b for b in Bound if data.ideal_us.get(b.value)]
     labels = []
+    axes.set_ylim(len(bounds) + 0.5, -0.75)
+    axes.set_xlim(0, max([data.kernel_us, *data.ideal_us.values()]) * 1.05 or 1.0)
     for place, bound in enumerate(bounds):
         time = data.ideal_us[bound.value]
-        axes.barh(place, time, height=0.55, color=_COLOURS[bound])
+        add_patches(axes, _time_bar(time, place, _COLOURS[bound]))
         share = time / data.kernel_us if data.kernel_us > 0 else 0.0
         axes.annotate(
             f"{time:.3g} us, {share:.0%} of the predicted time",
@@ -199,7 +233,7 @@ def _draw_times(axes: Axes, data: RooflinePicture) -> None:
             color=INK,
         )
         labels.append(f"{_NAMES[bound]}\n{_work(data, bound)}")
-    axes.barh(len(bounds), data.kernel_us, height=0.55, color=FAINT_INK)
+    add_patches(axes, _time_bar(data.kernel_us, len(bounds), FAINT_INK))
     labels.append("predicted")
     axes.annotate(
         f"{data.kernel_us:.4g} us without launch and tail",
@@ -212,15 +246,14 @@ def _draw_times(axes: Axes, data: RooflinePicture) -> None:
     )
     axes.axvline(data.kernel_us, color=LIMIT, linewidth=1, linestyle="--")
     axes.set_yticks(range(len(labels)), labels, fontsize=8)
-    axes.set_ylim(len(labels) - 0.5, -0.75)
-    axes.set_xlim(0, max([data.kernel_us, *data.ideal_us.values()]) * 1.05 or 1.0)
     axes.set_xlabel("us", fontsize=9, color=INK)
-    axes.set_title(
-        f"least time of each resource; the roof is {_NAMES[Bound(data.bound)]}",
-        loc="left",
-        fontsize=9,
-        color=FAINT_INK,
-    )
+    subtitle(axes, f"least time of each resource; the roof is {_NAMES[Bound(data.bound)]}")
+
+
+def _time_bar(time_us: float, place: int, colour: str) -> PathPatch:
+    """A bar that is seen even if it is thinner than its edge."""
+    box = np.array([[0.0, time_us, place - 0.275, place + 0.275]])
+    return rectangles(box, facecolor=colour, edgecolor=colour, linewidth=1)
 
 
 def _work(data: RooflinePicture, bound: Bound) -> str:

@@ -16,10 +16,11 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from npusim.isa.program import Program
-from npusim.isa.spaces import PIPES_OF_KIND
+from npusim.isa.spaces import PIPES_OF_KIND, Pipe
 from npusim.traces.bandwidth import bandwidth
+from npusim.traces.check import FlowEnds, TraceNumbers, TraceReport, check_numbers, moved_bytes
 from npusim.traces.labels import RowLabel, row_labels
-from npusim.traces.rows import SET_OPCODES, WAIT_OPCODES, held_since, row_columns
+from npusim.traces.rows import SET_OPCODES, WAIT_OPCODES, held_since, row_columns, work_before
 from npusim.traces.stages import stage_spans
 from npusim.traces.timebase import Timebase, to_ns, us_text
 
@@ -28,7 +29,7 @@ FIRST_CORE_PID = 2
 RUN_TID = 1
 FIRST_STAGE_TID = 2
 BUCKET_US = 1
-_COMPRESSION = 4
+_COMPRESSION = 2
 
 
 class TimedRows(Protocol):
@@ -90,13 +91,33 @@ def write_chrome_trace(
     Returns:
         the number of instruction slices written.
     """
-    trace = _Trace(program, rows, clock_mhz, choose or TraceFilter())
+    return _written(path, _Trace(program, rows, clock_mhz, choose or TraceFilter())).slices
+
+
+def write_checked_trace(
+    path: Path,
+    program: Program,
+    rows: TimedRows,
+    *,
+    clock_mhz: int,
+    choose: TraceFilter | None = None,
+) -> TraceReport:
+    """Write a trace as `write_chrome_trace` does, and check the numbers that went into it.
+
+    The bytes under the counters are held against those that the program moves, counted without
+    a run.
+    """
+    trace = _written(path, _Trace(program, rows, clock_mhz, choose or TraceFilter()))
+    return check_numbers(trace.numbers(), moved_bytes(program))
+
+
+def _written(path: Path, trace: "_Trace") -> "_Trace":
     head = {
         "displayTimeUnit": "ns",
         "otherData": {
             "producer": "npusim",
-            "program": program.name,
-            "clock_mhz": clock_mhz,
+            "program": trace.program.name,
+            "clock_mhz": trace.clock_mhz,
             "timebase": trace.choose.timebase.value,
         },
     }
@@ -106,7 +127,7 @@ def write_chrome_trace(
                 _write(packed, head, trace.events())
         else:
             _write(raw, head, trace.events())
-    return trace.slices
+    return trace
 
 
 def _write(file: IO[bytes] | gzip.GzipFile, head: dict[str, Any], events: Iterable[str]) -> None:
@@ -133,6 +154,10 @@ class _Trace:
         self.choose = choose
         self.clock_mhz = clock_mhz
         self.slices = 0
+        self._named: set[tuple[int, int]] = set()
+        self._kernel_spans: list[tuple[int, int, int]] = []
+        self._flows: list[tuple[int, int, int, int]] = []
+        self._samples: dict[str, list[tuple[int, float]]] = {}
         self.columns = row_columns(program)
         executed = program.executed
         held = held_since(self.columns, rows.issued, rows.end)
@@ -142,6 +167,7 @@ class _Trace:
         self.end_ns = self._ns(rows.end[:executed])
         self.shown = self._shown(waits)
         self.held_up = waits & (rows.start[:executed] > held) & (rows.pred[:executed] >= 0)
+        self._origin = self._origins()
         self._labels = [row_labels(program, b) for b in range(len(program.blocks))]
         self.spans = stage_spans(program, rows.start, rows.end)
         self._stage_json = [json.dumps(s) for s in program.stages]
@@ -179,16 +205,56 @@ class _Trace:
             if (chosen is None or core in chosen) and len(self.program.instances_of(core))
         ]
 
+    def numbers(self) -> TraceNumbers:
+        """The numbers of the events, once they are written."""
+        pipes = len(Pipe)
+        columns, shown = self.columns, self.shown
+        # Threads in the order of their numbers: those of the kernel, then the pipes of each core.
+        kernel_threads = [
+            (KERNEL_PID, tid) for tid in range(FIRST_STAGE_TID + len(self._stage_json))
+        ]
+        first = len(kernel_threads)
+        core_threads = [
+            (FIRST_CORE_PID + core, pipe + 1)
+            for core in range(self.program.cores)
+            for pipe in range(pipes)
+        ]
+        kernel = np.array(self._kernel_spans, dtype=np.int64).reshape(-1, 3)
+        thread = first + columns.core[shown].astype(np.int64) * pipes + columns.pipe[shown]
+        wait, origin, leaves, arrives = np.array(self._flows, dtype=np.int64).reshape(-1, 4).T
+        queue = first + columns.core.astype(np.int64) * pipes + columns.pipe
+        flow = np.arange(len(wait))
+        return TraceNumbers(
+            kernel_threads + core_threads,
+            self._named,
+            np.concatenate([kernel[:, 0], thread]),
+            np.concatenate([kernel[:, 1], self.begin_ns[shown]]),
+            np.concatenate([kernel[:, 2], self.end_ns[shown]]),
+            wait.tolist(),
+            FlowEnds(flow, queue[origin], leaves),
+            FlowEnds(flow, queue[wait], arrives),
+            self._samples,
+        )
+
     def _metadata(self) -> Iterator[str]:
         yield from _named_process(KERNEL_PID, "kernel")
-        yield from _named_thread(KERNEL_PID, RUN_TID, "run")
+        yield from self._named_thread(KERNEL_PID, RUN_TID, "run")
         for rank, span in enumerate(sorted(self.spans, key=lambda s: s.start_cycle)):
             name, tid = self.program.stages[span.stage], FIRST_STAGE_TID + span.stage
-            yield from _named_thread(KERNEL_PID, tid, f"stage {name}", FIRST_STAGE_TID + rank)
+            yield from self._named_thread(KERNEL_PID, tid, f"stage {name}", FIRST_STAGE_TID + rank)
         for core in self._cores():
             yield from _named_process(FIRST_CORE_PID + core, self.program.core_name(core))
             for pipe in PIPES_OF_KIND[self.program.kind_of(core)]:
-                yield from _named_thread(FIRST_CORE_PID + core, int(pipe) + 1, pipe.name)
+                yield from self._named_thread(FIRST_CORE_PID + core, int(pipe) + 1, pipe.name)
+
+    def _named_thread(
+        self, pid: int, tid: int, name: str, rank: int | None = None
+    ) -> Iterator[str]:
+        self._named.add((pid, tid))
+        about = {"ph": "M", "pid": pid, "tid": tid}
+        yield _meta({**about, "name": "thread_name", "args": {"name": name}})
+        sort = {"sort_index": tid if rank is None else rank}
+        yield _meta({**about, "name": "thread_sort_index", "args": sort})
 
     def _kernel(self) -> Iterator[str]:
         """The run from launch to tail, and from the first to the last cycle of every stage."""
@@ -201,6 +267,7 @@ class _Trace:
             spans.append((tid, name, span.start_cycle, span.end_cycle))
         for tid, name, first, last in spans:
             begin, finish = self._ns(np.array([first, last])).tolist()
+            self._kernel_spans.append((tid, begin, finish))
             yield (
                 f'{{"ph":"X","pid":{KERNEL_PID},"tid":{tid},"ts":{us_text(begin)},'
                 f'"dur":{us_text(finish - begin)},"name":{json.dumps(name)}}}'
@@ -216,10 +283,12 @@ class _Trace:
         for name, series in moved.series.items():
             # Bytes per drawn nanosecond: GB/s, or bytes per cycle where a cycle is drawn as one.
             values = (series / np.diff(times)).tolist()
+            samples = list(zip(times.tolist(), [*values, 0.0], strict=True))
+            self._samples[name] = samples
             events = [
                 f'{{"ph":"C","pid":{KERNEL_PID},"name":"{name}","ts":{us_text(t)},'
                 f'"args":{{"{unit}":{value!r}}}}}'
-                for t, value in zip(times.tolist(), [*values, 0.0], strict=True)
+                for t, value in samples
             ]
             yield ",\n".join(events)
 
@@ -253,47 +322,41 @@ class _Trace:
 
     def _flow(self, wait: int, core: int, label: RowLabel) -> list[str]:
         """An arrow to a wait from the work that ended it, if both are drawn."""
-        origin = self._origin(int(self.rows.via[int(self.rows.pred[wait])]))
-        if origin is None:
+        origin = int(self._origin[wait])
+        if origin < 0:
             return []
         source_core = FIRST_CORE_PID + int(self.columns.core[origin])
         source_tid = int(self.columns.pipe[origin]) + 1
         head = f'"cat":"flag","name":"flag","id":{wait}'
         # One nanosecond before the end is the last moment at which a viewer finds the slice.
         leaves, arrives = int(self.end_ns[origin]) - 1, int(self.end_ns[wait]) - 1
+        self._flows.append((wait, origin, leaves, arrives))
         return [
             f'{{"ph":"s","pid":{source_core},"tid":{source_tid},"ts":{us_text(leaves)},{head}}}',
             f'{{"ph":"f","bp":"e","pid":{FIRST_CORE_PID + core},"tid":{label.tid},'
             f'"ts":{us_text(arrives)},{head}}}',
         ]
 
-    def _origin(self, row: int) -> int | None:
-        """The row itself or, for a set, the work before it on its pipe; None if not drawn."""
-        if not 0 <= row < self.program.executed:
-            return None
-        core, pipe = self.columns.core[row], self.columns.pipe[row]
-        first = int(self.program.first_id[self.program.core_start[core]])
-        set_opcodes = [int(op) for op in SET_OPCODES]
-        while row >= first and (
-            self.columns.pipe[row] != pipe or self.columns.opcode[row] in set_opcodes
-        ):
-            row -= 1
-        if row < first or not self.shown[row] or self.end_ns[row] == self.begin_ns[row]:
-            return None
-        return row
+    def _origins(self) -> np.ndarray:
+        """(executed,) int64: the work that ended a held-up wait, or -1 if there is none drawn.
+
+        It is the row whose work became visible or, for a set, the work before it on its pipe.
+        """
+        executed = self.program.executed
+        waits = np.flatnonzero(self.held_up)
+        ended_by = self.rows.via[self.rows.pred[waits]]
+        known = (ended_by >= 0) & (ended_by < executed)
+        rows = work_before(self.columns)[ended_by[known]]
+        drawn = (rows >= 0) & self.shown[rows] & (self.end_ns[rows] > self.begin_ns[rows])
+        origins = np.full(executed, -1, dtype=np.int64)
+        origins[waits[known]] = np.where(drawn, rows, -1)
+        return origins
 
 
 def _named_process(pid: int, name: str) -> Iterator[str]:
     yield _meta({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}})
     sort = {"sort_index": pid}
     yield _meta({"ph": "M", "pid": pid, "name": "process_sort_index", "args": sort})
-
-
-def _named_thread(pid: int, tid: int, name: str, rank: int | None = None) -> Iterator[str]:
-    about = {"ph": "M", "pid": pid, "tid": tid}
-    yield _meta({**about, "name": "thread_name", "args": {"name": name}})
-    sort = {"sort_index": tid if rank is None else rank}
-    yield _meta({**about, "name": "thread_sort_index", "args": sort})
 
 
 def _meta(event: dict[str, Any]) -> str:

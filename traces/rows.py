@@ -80,6 +80,24 @@ def held_since(columns: RowColumns, issued: np.ndarray, end: np.ndarray) -> np.n
     return held
 
 
+def work_before(columns: RowColumns) -> np.ndarray:
+    """The row itself or, for a set, the last row before it on its pipe that is none.
+
+    Returns:
+        (executed,) int64 ids, -1 where a pipe begins with sets.
+    """
+    queue = columns.core.astype(np.int64) * len(Pipe) + columns.pipe
+    order = np.argsort(queue, kind="stable")
+    is_work = ~columns.is_one_of(SET_OPCODES)[order]
+    place = np.maximum.accumulate(np.where(is_work, np.arange(len(order)), -1))
+    found = np.where(place >= 0, order[place], -1)
+    ordered = queue[order]
+    found[(place < 0) | (ordered[place] != ordered)] = -1
+    before = np.empty(len(order), dtype=np.int64)
+    before[order] = found
+    return before
+
+
 def _column(program: Program, name: str) -> np.ndarray:
     columns: list[np.ndarray] = [block.rows[name] for block in program.blocks]
     return np.concatenate(columns or [np.zeros(0, dtype=np.int16)])

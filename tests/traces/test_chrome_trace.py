@@ -21,7 +21,15 @@ from npusim.isa.buffers import Buffer
 from npusim.isa.program import Program, TensorKind
 from npusim.isa.spaces import CoreKind, Pipe, Space
 from npusim.numerics.formats import DType
-from npusim.traces.check import check_trace, moved_bytes
+from npusim.traces import chrome
+from npusim.traces.check import (
+    TraceNumbers,
+    TraceReport,
+    check_numbers,
+    check_trace,
+    moved_bytes,
+    read_numbers,
+)
 from npusim.traces.chrome import FIRST_CORE_PID, KERNEL_PID, TraceFilter, write_chrome_trace
 from npusim.traces.timebase import Timebase, to_ns
 
@@ -211,6 +219,54 @@ def test_any_clock_and_tiling_gives_a_valid_trace(tile_rows: int, clock_mhz: int
         report = check_trace(path, moved_bytes(program))
     assert report.valid, str(report)
     assert report.flows > 0
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        TraceFilter(),
+        TraceFilter(cores=frozenset({2})),
+        TraceFilter(window_cycles=(LAUNCH_CYCLES, LAUNCH_CYCLES + 2000)),
+        TraceFilter(timebase=Timebase.CYCLES),
+    ],
+    ids=["whole", "cores", "window", "cycles"],
+)
+def test_the_numbers_checked_are_those_written(
+    tmp_path: Path, program: Program, choose: TraceFilter
+) -> None:
+    path = tmp_path / "trace.json.gz"
+    trace = chrome._Trace(program, hand_timed(program), CLOCK_MHZ, choose)
+    numbers = chrome._written(path, trace).numbers()
+    found = TraceReport()
+    assert plain(numbers) == plain(read_numbers(path, found))
+    assert found.valid
+    moved = {name: size + 2 for name, size in moved_bytes(program).items()}
+    assert check_numbers(numbers, moved) == check_trace(path, moved)
+    assert check_numbers(numbers, moved).problems == {"bytes_lost": len(moved)}
+
+
+def plain(numbers: TraceNumbers) -> tuple[Any, ...]:
+    """Numbers of a trace whatever the order of its threads and flows."""
+    names = numbers.threads
+    spans = zip(numbers.thread, numbers.begin_ns, numbers.end_ns, strict=True)
+    ends = [
+        sorted(
+            (numbers.flow_ids[f], names[t], int(at))
+            for f, t, at in zip(e.flow, e.thread, e.at_ns, strict=True)
+        )
+        for e in (numbers.starts, numbers.finishes)
+    ]
+    counters = {
+        name: [(at, float(value)) for at, value in samples]
+        for name, samples in numbers.counters.items()
+    }
+    return (
+        sorted((names[t], int(a), int(b)) for t, a, b in spans),
+        numbers.named,
+        sorted(numbers.flow_ids),
+        ends,
+        counters,
+    )
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=20), st.integers(1, 3000))

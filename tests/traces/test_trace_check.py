@@ -85,6 +85,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
         {"name": "no kind"},
         {**piece(3, 1), "dur": "long"},
         {**piece(3, 1), "ts": -1},
+        {**piece(3, 1), "ts": 1e300},
         {**sample(0, 1), "args": []},
         {**sample(0, 1), "args": {"GB/s": "fast"}},
         {**flow("s", 1), "ts": None},

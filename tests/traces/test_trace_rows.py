@@ -11,7 +11,7 @@ from npusim.isa.instructions import Opcode
 from npusim.isa.spaces import CoreKind, Space
 from npusim.numerics.formats import DType
 from npusim.traces.labels import row_name, row_size
-from npusim.traces.rows import WAIT_OPCODES, held_since, row_columns
+from npusim.traces.rows import SET_OPCODES, WAIT_OPCODES, held_since, row_columns, work_before
 from npusim.traces.stages import stage_spans
 
 
@@ -42,6 +42,21 @@ def test_held_since_is_the_later_of_issue_and_the_row_before() -> None:
     late = held < rows.start[:-1]
     assert late.any()
     assert columns.is_one_of(WAIT_OPCODES)[late].all()
+
+
+def test_work_before_a_set_is_the_last_other_row_of_its_pipe() -> None:
+    program = double_program()
+    columns = row_columns(program)
+    is_set = columns.is_one_of(SET_OPCODES)
+    latest: dict[tuple[int, int], int] = {}
+    expected = []
+    for row in range(program.executed):
+        queue = int(columns.core[row]), int(columns.pipe[row])
+        if not is_set[row]:
+            latest[queue] = row
+        expected.append(latest.get(queue, -1))
+    assert is_set.any()
+    assert work_before(columns).tolist() == expected
 
 
 def nothing(k: BlockBuilder) -> None:
