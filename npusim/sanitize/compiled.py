@@ -1,16 +1,21 @@
 """Compiles the hot functions where numba is there; without it they run as plain Python.
 
-Every compiled entry and the helpers that it calls lie in one file, because the compiler notices
-a change of the file that holds the entry and of no other.
+The machine code lies beside the module's byte code, in a folder whose name is a hash of the
+sources here: numba alone would not notice a change of a constant or a type of another file.
 """
 
+import hashlib
 from collections.abc import Callable
 from functools import cache, wraps
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile
 from types import ModuleType
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_SOURCES = ("arrays", "compiled", "loop", "partition")
 _HELPERS: dict[str, list[Callable[..., Any]]] = {}
 
 
@@ -52,7 +57,30 @@ def _compiled(function: Callable[..., int]) -> Callable[..., int]:
 
     for other in _HELPERS.pop(function.__module__, []):
         register_jitable(forceinline=True, _nrt=False, error_model="numpy")(other)
-    compiled: Callable[..., int] = numba.njit(
-        cache=True, nogil=True, error_model="numpy", _nrt=False
-    )(function)
+    config: Any = import_module("numba.core.config")
+    before, folder = config.CACHE_DIR, _code_folder()
+    if folder is not None:
+        config.CACHE_DIR = str(folder)
+    try:
+        njit: Callable[..., Any] = numba.njit  # its stubs do not know all options
+        options = {"nogil": True, "error_model": "numpy", "_nrt": False}
+        compiled: Callable[..., int] = njit(cache=folder is not None, **options)(function)
+    finally:
+        config.CACHE_DIR = before
     return compiled
+
+
+@cache
+def _code_folder() -> Path | None:
+    """Where machine code of these sources is kept; None where nothing can be written."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for name in _SOURCES:
+        digest.update((here / f"{name}.py").read_bytes())
+    folder = here / "__pycache__" / f"compiled-{digest.hexdigest()[:16]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None

@@ -3,6 +3,7 @@
 import pytest
 
 from npusim.ops.common.cases import load_cases
+from npusim.ops.mla_prolog_v3.stages import sync
 from npusim.ops.registry import operator, operator_names
 from npusim.sanitize.check import check_program
 from npusim.sanitize.findings import FindingKind, Report, Severity
@@ -65,3 +66,30 @@ def test_duplicate_cache_indices_are_known() -> None:
         ("duplicate cache index", "tensor kv_cache"),
         ("duplicate cache index", "tensor kr_cache"),
     }
+
+
+@pytest.mark.parametrize(("limit", "flags"), [(15, set()), (1000, {7, 8})])
+def test_flags_for_every_head_would_pass_fifteen(
+    limit: int, flags: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixteen heads per core: the schedule before flags were thinned out overflows counters."""
+    monkeypatch.setattr(sync, "FLAG_COUNTER_LIMIT", limit)
+    params = {
+        "B": 2, "S": 1, "He": 1024, "N": 32, "BlockSize": 16,
+        "weight_quant_mode": 2, "kv_cache_quant_mode": 1,
+    }  # fmt: skip
+    job = resolve(
+        RunRequest(
+            op="mla_prolog_v3",
+            params=params,
+            chip="ascend910b2",
+            chip_set={"cores.aic": 2},
+            mode=Mode.TIME,
+        )
+    )
+    control = control_tensors(job, make_inputs(job))
+    program = job.operator.build(job.params, job.tiling, job.chip, control)
+    report = check_program(program, job.chip, job.operator.known_hazards)
+    overflows = list(report.of_kind(FindingKind.COUNTER_OVERFLOW))
+    assert {int(f.message.split()[2]) for f in overflows} == flags
+    assert len(report.errors) == len(flags)
