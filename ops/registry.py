@@ -35,6 +35,7 @@ _PACKAGES = {
     "weight_quant_matmul": "npusim.ops.blocks.weight_quant_matmul",
     "swiglu_grad": "npusim.ops.blocks.swiglu_grad",
     "layer_norm": "npusim.ops.blocks.layer_norm",
+    "flat_reduce": "npusim.ops.blocks.flat_reduce",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 
