@@ -125,12 +125,14 @@ def _ladder_knobs(record: Record) -> dict[str, Any]:
     case = str(params.get("case", ""))
     knobs: dict[str, Any] = {}
     single = params.get("singleCoreM")
+    grid = re.fullmatch(r"(\d+)x(\d+)", str(params.get("grid", "")))
     split = re.search(r"split (\d+)(?:\(M\))?x(\d+)", case)
     if isinstance(single, int) and isinstance(params.get("M"), int):
         down = min(4, max(1, params["M"] // single))
         knobs |= {"split": "blocks", "down": down}
-    elif split:
-        knobs |= {"split": "blocks", "down": int(split[1])}
+    elif grid or split:
+        found = grid or split
+        knobs |= {"split": "blocks", "down": int(found[1]) if found else 0}
     elif re.search(r"case[5-9]|MDL", case) and "no MDL" not in case:
         knobs |= {"split": "blocks", "down": 4}
     if "no MDL" in case or "single core" in case:
