@@ -8,7 +8,8 @@ direction says "free"):
 |---|---|---|
 | A in L1 | MTE2 to MTE1 | 0 .. l1_buffers - 1 |
 | B in L1 | MTE2 to MTE1 | l1_buffers .. 2 l1_buffers - 1 |
-| L0A with L0B | MTE1 to CUBE | 0, 1 |
+| L0A | MTE1 to CUBE, for L0B too | 0, 1 |
+| L0B | none | 2, 3 say "free" |
 | L0C | CUBE to FIXP | 0 .. l0c_buffers - 1 |
 """
 
@@ -66,7 +67,7 @@ class MatmulLoop:
         acc: fp32 or int32.
         base_k: k of one L0 step.
         preload: load one chunk ahead, across tiles too; else when the chunk is needed.
-        l0a_ring, l0c_ring: see the module; ``l0b`` shares the flags of L0A.
+        l0a_ring, l0b_ring, l0c_ring: see the module.
     """
 
     left: Side
@@ -75,7 +76,7 @@ class MatmulLoop:
     base_k: int
     preload: bool
     l0a_ring: PingPong
-    l0b: tuple[Buffer, ...]
+    l0b_ring: PingPong
     l0c_ring: PingPong
 
     __hash__ = cached_hash
@@ -102,7 +103,7 @@ class MatmulLoop:
 
     def rings(self) -> tuple[PingPong, ...]:
         """Everything with flags to prime and drain."""
-        return (self.left.ring, self.right.ring, self.l0a_ring, self.l0c_ring)
+        return (self.left.ring, self.right.ring, self.l0a_ring, self.l0b_ring, self.l0c_ring)
 
 
 def allocate(
@@ -147,7 +148,7 @@ def allocate(
         # With one buffer there is no room to load ahead into.
         preload=preload and l1_buffers > 1,
         l0a_ring=PingPong(l0a, Pipe.MTE1, Pipe.CUBE, 0),
-        l0b=l0b,
+        l0b_ring=PingPong(l0b, Pipe.MTE1, Pipe.CUBE, L0_BUFFERS),
         l0c_ring=PingPong(l0c, Pipe.CUBE, Pipe.FIXP, 0),
     )
 
@@ -302,6 +303,7 @@ def compute_step(
     if ceil_div(m, FRACTAL) * ceil_div(n, FRACTAL) < _SMALL_TILE_FRACTALS:
         k.pipe_barrier(Pipe.CUBE)
     loop.l0a_ring.release(k, l0_turn)
+    loop.l0b_ring.release(k, l0_turn)
 
 
 def load_l0(
@@ -320,11 +322,11 @@ def load_l0(
         turn: of the L0 ring.
     """
     m, n, kk = extent
-    ring = loop.l0a_ring
-    ring.wait_free(k, turn)
-    targets = (ring.buffer(turn), loop.l0b[turn % len(loop.l0b)])
+    rings = (loop.l0a_ring, loop.l0b_ring)
     loaded = []
-    for side, target, outer, l1_turn in zip(loop.sides, targets, (m, n), l1_turns, strict=True):
+    for side, ring, outer, l1_turn in zip(loop.sides, rings, (m, n), l1_turns, strict=True):
+        ring.wait_free(k, turn)
+        target = ring.buffer(turn)
         matrix, index = side.matrix, step // side.steps
         start, length = side.chunk(index)
         l1_rows = matrix.l1_rows(outer, length)
@@ -334,7 +336,7 @@ def load_l0(
         fractals.emit(k, matrix.to_l0(outer, kk, l1_rows), _start_of(target, matrix.dtype), held)
         elements = matrix.l0_bytes(outer, kk) // matrix.dtype.size_bytes
         loaded.append(target.linear(matrix.dtype, elements))
-    ring.publish(k, turn)
+    loop.l0a_ring.publish(k, turn)
     return loaded[0], loaded[1]
 
 

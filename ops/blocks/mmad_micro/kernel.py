@@ -67,7 +67,7 @@ def multiply(k: BlockBuilder, loop: MatmulLoop, count: int, barrier: bool, first
     a_size = loop.a.l0_bytes(m, kk) // loop.a.dtype.size_bytes
     b_size = loop.b.l0_bytes(n, kk) // loop.b.dtype.size_bytes
     a = loop.l0a_ring.buffer(0).linear(loop.a.dtype, a_size)
-    b = loop.l0b[0].linear(loop.b.dtype, b_size)
+    b = loop.l0b_ring.buffer(0).linear(loop.b.dtype, b_size)
     c = loop.l0c_ring.buffer(0).linear(loop.acc, l0c_bytes(m, n) // 4)
     for i in range(count):
         start = AccumulatorStart.ZERO if first and i == 0 else AccumulatorStart.ACCUMULATE
@@ -80,6 +80,7 @@ def store(k: BlockBuilder, loop: MatmulLoop) -> None:
     """L0C to GM."""
     m, n = loop.a.outer, loop.b.outer
     loop.l0a_ring.release(k, 0)
+    loop.l0b_ring.release(k, 0)
     loop.l0c_ring.publish(k, 0)
     loop.l0c_ring.wait_full(k, 0)
     for part in l0c_to_nd(loop.acc, loop.acc, m, n, n):

@@ -5,7 +5,7 @@ Flags beside those of `matmul_loop`:
 | ring | full | events |
 |---|---|---|
 | bias in L1 | MTE2 to MTE1 | 2 l1_buffers, and one more |
-| bias in BT | MTE1 to CUBE | 2 |
+| bias in BT | MTE1 to CUBE | 4 |
 | packed scales in L1 | MTE2 to FIXP | 0, 1 |
 
 Between cores, in mode 2: FULL (AIC to both AIVs) says that an int32 tile lies in GM, FREE (both
@@ -122,7 +122,7 @@ def _cube_side(
     if params.bias:
         bias = ring("bias", 4 * columns, Pipe.MTE1, 2 * tiling.l1_buffers)
         table = memory.alloc("bias_table", Space.BT, 4 * columns)
-        bias_table = PingPong((table,), Pipe.MTE1, Pipe.CUBE, matmul_loop.L0_BUFFERS)
+        bias_table = PingPong((table,), Pipe.MTE1, Pipe.CUBE, 2 * matmul_loop.L0_BUFFERS)
     if not params.mixed:
         scales = ring("scale", 8 * columns, Pipe.FIXP, 0)
         fixpipe_buffer = memory.alloc("scales", Space.FB, 8 * columns)
