@@ -7,6 +7,7 @@ reads B. Flags beside those of `matmul_loop` and `vector_stream`, between cores 
 AIVs run ``ahead`` chunks ahead.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from npusim.chips.model import Chip
@@ -28,6 +29,7 @@ from npusim.ops.common.tiles import share
 from npusim.ops.common.vector_stream import Stream
 
 STAGE = "weight_quant_matmul"
+_CHUNKS_PER_BLOCK = 8
 
 
 @dataclass(frozen=True)
@@ -119,20 +121,41 @@ def _place_aiv(kernel: Kernel, core: int, part: int, visits: list[Visit]) -> Non
     builder, t = kernel.builder, kernel.tiling
     aiv = builder.aiv(core * kernel.aivs + part)
     side = Widener(kernel.params, kernel.stream, part, kernel.aivs, t.base_n, t.chunk_k, t.rows)
-    chunks, turn = kernel.loop.left.chunks, 0
+    total, turn = kernel.loop.left.chunks, 0
     builder.place(aiv, widen.prime, (side,), stage="widen")
     for number, visit in enumerate(visits):
-        unread = max(0, min(chunks, t.ahead - number * chunks))
-        builder.place(
-            aiv,
-            widen.tile,
-            (side, visit.n, turn % 2, unread),
-            stage="widen",
-            tile=visit.number,
-            b=kernel.gm["b"].at(0, visit.col),
-            **{name: kernel.gm[name].at(visit.col) for name in kernel.params.vectors},
-            **_chunks(kernel, core, number),
-        )
-        turn += widen.pieces(side)
-    left = min(t.ahead, chunks * len(visits))
+        vectors = {name: kernel.gm[name].at(visit.col) for name in kernel.params.vectors}
+        builder.place(aiv, widen.load_vectors, (side, visit.n), stage="widen", **vectors)
+        where = list(_chunks(kernel, core, number).values())
+        for first, count, waits in _runs(kernel, t.ahead - number * total):
+            length = min(t.chunk_k, kernel.params.K - first * t.chunk_k)
+            builder.place(
+                aiv,
+                widen.chunks,
+                (side, visit.n, length, count, turn % 2, waits),
+                stage="widen",
+                tile=visit.number,
+                b=kernel.gm["b"].at(first * t.chunk_k, visit.col),
+                **{f"w{i}": where[first + i] for i in range(count)},
+            )
+            turn += count * widen.pieces(side, length)
+        builder.place(aiv, widen.release_vectors, (side,), stage="widen")
+    left = min(t.ahead, total * len(visits))
     builder.place(aiv, widen.drain, (side, left), stage="widen")
+
+
+def _runs(kernel: Kernel, unread: int) -> Iterator[tuple[int, int, bool]]:
+    """A tile's chunks in runs of equal blocks: (first, count, whether they wait for the AIC).
+
+    Args:
+        unread: chunks that may be written without waiting.
+    """
+    total = kernel.loop.left.chunks
+    whole = kernel.params.K // kernel.tiling.chunk_k
+    first = 0
+    while first < total:
+        waits = first >= unread
+        end = total if waits else min(total, unread)
+        end = min(end, first + _CHUNKS_PER_BLOCK, whole if first < whole else total)
+        yield first, end - first, waits
+        first = end

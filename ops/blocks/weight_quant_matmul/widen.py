@@ -16,7 +16,7 @@ from npusim.numerics.formats import DType
 from npusim.ops.blocks.weight_quant_matmul.cube import FREE, FULL
 from npusim.ops.blocks.weight_quant_matmul.params import WeightQuantParams
 from npusim.ops.common import vector_stream
-from npusim.ops.common.fractals import round_up
+from npusim.ops.common.fractals import ceil_div, round_up
 from npusim.ops.common.hashing import cached_hash
 from npusim.ops.common.tiles import LOOP_CYCLES, share
 from npusim.ops.common.vector_stream import Stream
@@ -75,43 +75,43 @@ def drain(k: BlockBuilder, side: Widener, left: int) -> None:
         k.cross_wait(CrossMode.GROUP, FREE, Pipe.MTE3)
 
 
-def tile(k: BlockBuilder, side: Widener, n: int, turn: int, unread: int) -> None:
-    """All chunks of the weights of one output tile, ``n`` columns.
+def chunks(
+    k: BlockBuilder, side: Widener, n: int, length: int, count: int, turn: int, waits: bool
+) -> None:
+    """``count`` chunks of ``length`` rows of the weights of one output tile, ``n`` columns.
 
-    Slots: ``b`` at the tile's columns, ``w0`` ... in the workspace, ``scale``, ``offset``.
+    Slots: ``b`` at the first of them, ``w0`` ... in the workspace.
 
     Args:
         turn: next turn of both rings.
-        unread: chunks that may be written without waiting for the AIC.
+        waits: the AIC must have read what was in the workspace.
     """
-    _load_vectors(k, side, n)
-    inner = side.params.K
-    for index, start in enumerate(range(0, inner, side.chunk_k)):
-        first, count = share(min(side.chunk_k, inner - start), side.parts, side.part)
-        waits = index >= unread
-        for row in range(first, first + count, side.rows):
-            rows = min(side.rows, first + count - row)
-            _piece(k, side, n, rows, start + row, (f"w{index}", row), turn, waits)
-            waits = False
+    first, rows_here = share(length, side.parts, side.part)
+    for index in range(count):
+        holds = waits
+        for row in range(first, first + rows_here, side.rows):
+            rows = min(side.rows, first + rows_here - row)
+            at = (f"w{index}", row)
+            _piece(k, side, n, rows, index * length + row, at, turn, holds)
+            holds = False
             turn += 1
-        if waits:
+        if holds:
             k.cross_wait(CrossMode.GROUP, FREE, Pipe.MTE3)
         k.cross_set(CrossMode.GROUP, FULL, Pipe.MTE3)
+
+
+def pieces(side: Widener, length: int) -> int:
+    """Turns of the rings that a chunk takes."""
+    return ceil_div(share(length, side.parts, side.part)[1], side.rows)
+
+
+def release_vectors(k: BlockBuilder, side: Widener) -> None:
+    """The tile's scales and offsets have been read."""
     side.vectors.release(k, 0)
 
 
-def pieces(side: Widener) -> int:
-    """Turns of the rings that one tile takes."""
-    inner = side.params.K
-    counts = (
-        share(min(side.chunk_k, inner - start), side.parts, side.part)[1]
-        for start in range(0, inner, side.chunk_k)
-    )
-    return sum(-(-count // side.rows) for count in counts)
-
-
-def _load_vectors(k: BlockBuilder, side: Widener, n: int) -> None:
-    """Scales and offsets of the tile's columns, in the type of computation."""
+def load_vectors(k: BlockBuilder, side: Widener, n: int) -> None:
+    """Scales and offsets of the tile's columns (slots of their names), as they are computed in."""
     dtype, ring = side.params.dtype, side.vectors
     row = patterns.linear(dtype, n)
     ring.wait_free(k, 0)
