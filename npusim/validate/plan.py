@@ -102,7 +102,7 @@ def launch_set(hypothesis: Hypothesis, chip: str, workload: Workload) -> dict[st
     facts = _chip_facts(chip)
     started_as = KernelKind.MIXED if workload.launch is Launch.MIXED else workload.kind
     own_head, own_tail = facts.launch[workload.kind]
-    total = hypothesis.launch_us.get(started_as, sum(facts.launch[started_as]))
+    total = hypothesis.launch_us[started_as]
     cores = _cores(facts, hypothesis, workload)
     total += cores * hypothesis.core_us
     if workload.launch is Launch.TEMPLATE:

@@ -31,7 +31,7 @@ def matmul(record: Record) -> Workload:
         group=Group.MATMUL,
         kind=KernelKind.CUBE,
         knobs=knobs,
-        candidates=() if "base_m" in knobs else base_tiles(sizes["M"], sizes["N"]),
+        candidates=_candidates(record, sizes, knobs),
         quantity=Quantity.KERNEL if _core_time(record) else Quantity.TASK,
         operations=operations,
         moved_bytes=0.0,
@@ -53,6 +53,15 @@ def base_tiles(m: int, n: int) -> tuple[dict[str, int], ...]:
         for rows, cols in usual
     }
     return tuple({"base_m": rows, "base_n": cols} for rows, cols in sorted(found))
+
+
+def _candidates(
+    record: Record, sizes: dict[str, Any], knobs: dict[str, Any]
+) -> tuple[dict[str, int], ...]:
+    """What to try: base tiles where none is stated, the walk where only the grid is."""
+    if "base_m" not in knobs:
+        return base_tiles(sizes["M"], sizes["N"])
+    return ({"swizzle": 1}, {"swizzle": 2}) if "grid" in record.params else ()
 
 
 def _dtype(record: Record) -> str:
