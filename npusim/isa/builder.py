@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from math import copysign
 from pathlib import Path
 from typing import Any, Self
 
@@ -159,7 +160,7 @@ class ProgramBuilder:
             bases: base address of each slot the block names.
         """
         kind = CoreKind.AIC if core < self.n_aic else CoreKind.AIV
-        key = (function, kind, args)
+        key = (function, kind, args, _negative_zeros(args) if 0.0 in args else ())
         number = self._block_of.get(key)
         if number is None:
             number = self._build_block(key)
@@ -216,7 +217,7 @@ class ProgramBuilder:
                 continue
             kind = CoreKind.AIC if core < self.n_aic else CoreKind.AIV
             for function, at in ((launch, 0), (end, len(stream.block) + 1)):
-                key = (function, kind, ())
+                key = (function, kind, (), ())
                 number = self._block_of.get(key)
                 if number is None:
                     number = self._build_block(key)
@@ -255,9 +256,17 @@ def end(k: BlockBuilder) -> None:
     k.emit(Opcode.END, Pipe.SCALAR, source="end")
 
 
+def _negative_zeros(args: tuple[Hashable, ...]) -> tuple[int, ...]:
+    """Which arguments are -0.0: equal to 0.0 as a key, but another block."""
+    return tuple(i for i, a in enumerate(args) if type(a) is float and copysign(1.0, a) < 0 == a)
+
+
 @lru_cache(maxsize=4096)
 def _written(
-    function: BlockFunction, kind: CoreKind, args: tuple[Hashable, ...]
+    function: BlockFunction,
+    kind: CoreKind,
+    args: tuple[Hashable, ...],
+    negative_zeros: tuple[int, ...],
 ) -> "tuple[Block, Tables]":
     """A block with tables of its own: written once, whichever programs it becomes part of."""
     tables = Tables()

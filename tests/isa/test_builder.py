@@ -118,3 +118,18 @@ def test_pipes_of_the_double_buffer():
     pipes = {i.opcode: i.pipe for _, _, i in program.walk(1)}
     assert pipes[Opcode.COPY] == Pipe.MTE3
     assert pipes[Opcode.VADD] == Pipe.VECTOR
+
+
+def scaled(k, buffer, factor):
+    k.vector(
+        Opcode.VMULS, buffer.linear(DType.FP32, 8), buffer.linear(DType.FP32, 8), scalar=factor
+    )
+
+
+def test_negative_zero_is_another_block():
+    b = toy_builder()
+    buffer = b.memory(CoreKind.AIV).alloc("tile", Space.UB, 32)
+    for factor in (0.0, -0.0, 0.0):
+        b.place(b.aiv(0), scaled, (buffer, factor), stage="s")
+    scalars = [i.imms["scalar"] for _, _, i in b.finish().walk(1) if i.opcode == Opcode.VMULS]
+    assert [str(s) for s in scalars] == ["0.0", "-0.0", "0.0"]
