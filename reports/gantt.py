@@ -147,8 +147,9 @@ def _draw_rows(axes: Axes, data: Gantt, positions: list[float]) -> None:
     axes.set_ylim(min(positions, default=0) - 0.3, 0.6)
     boxes: dict[tuple[str | None, bool], list[tuple[float, ...]]] = {}
     for row, bottom in zip(data.rows, positions, strict=True):
+        colours = _colours(data, row.pipe)
         for bar in row.bars:
-            colour = _colour(data, row, bar, by_pipe)
+            colour = colours[bar.stage]
             # A white edge parts neighbours, but would hide a bar as thin as itself.
             parted = data.each and bar.end_us - bar.start_us > data.time_us / 400
             boxes.setdefault((colour, parted), []).append(_box(bar, bottom))
@@ -206,14 +207,17 @@ def _one_stage(data: Gantt) -> bool:
     return len([s for s in data.stages if s != "launch"]) <= 1
 
 
-def _colour(data: Gantt, row: PipeRow, bar: Bar, by_pipe: bool) -> str | None:
-    """By stage, or by pipe where there is one stage only; None for a wait."""
-    if bar.stage == WAIT:
-        return None
-    name = data.stages[bar.stage]
-    if by_pipe and name != "launch":
-        return PIPE_COLOURS[row.pipe]
-    return stage_colours(list(data.stages))[name]
+def _colours(data: Gantt, pipe: str) -> dict[int, str | None]:
+    """The colour of each stage in a row: its own, or the pipe's where there is one stage only.
+
+    A wait has none.
+    """
+    own = stage_colours(list(data.stages))
+    colours: dict[int, str | None] = {WAIT: None}
+    for number, name in enumerate(data.stages):
+        by_pipe = _one_stage(data) and name != "launch"
+        colours[number] = PIPE_COLOURS[pipe] if by_pipe else own[name]
+    return colours
 
 
 def _row_positions(rows: tuple[PipeRow, ...]) -> list[float]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from npusim.errors import TensorError
 from npusim.reports.bandwidth import BandwidthPicture, bandwidth_picture, draw_bandwidth
@@ -29,9 +30,6 @@ class Pictures:
     gantt: Gantt | None
     bandwidth: BandwidthPicture | None
     roofline: RooflinePicture | None
-
-
-_ADAPTER = TypeAdapter(Pictures)
 
 
 def gather_pictures(run: Run, summary: dict[str, Any]) -> Pictures:
@@ -74,7 +72,7 @@ def draw_pictures(pictures: Pictures, folder: Path) -> list[str]:
 
 def write_pictures(pictures: Pictures, folder: Path) -> None:
     """Keep the data of the pictures."""
-    (folder / PICTURES_FILE).write_bytes(_ADAPTER.dump_json(pictures) + b"\n")
+    (folder / PICTURES_FILE).write_bytes(to_json(pictures) + b"\n")
 
 
 def read_pictures(folder: Path) -> Pictures:
@@ -85,7 +83,7 @@ def read_pictures(folder: Path) -> Pictures:
     """
     path = folder / PICTURES_FILE
     try:
-        return _ADAPTER.validate_json(path.read_bytes())
+        return TypeAdapter(Pictures).validate_json(path.read_bytes())
     except OSError as error:
         raise TensorError(f"{path}: cannot be read ({error.strerror})") from None
     except ValidationError as error:
