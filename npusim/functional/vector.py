@@ -2,12 +2,12 @@
 
 Arithmetic comes from ``npusim.numerics``; here operands meet it. Element-wise operands pair in
 iteration order. A reduction's source is taken as ``dst elements`` groups of equal length, in
-iteration order. A two-source instruction whose destination has an outer level of stride 0 is
-carried out repeat by repeat: with the destination as a source too it accumulates, as the
-hardware's repeats do.
+iteration order. An instruction with two sources, or one that adds to its destination, is carried
+out repeat by repeat where its destination has outer levels of stride 0: with the destination as a
+source too it accumulates, as the hardware's repeats do.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -96,8 +96,9 @@ def binary(row: Row) -> Run:
     if row.dst.pattern.levels and row.dst.pattern.levels[0][1] == 0:
 
         def run_repeats(core: CoreMemory, bases: Bases) -> None:
-            for target, a, b in zip(to(core, bases), x(core, bases), y(core, bases), strict=True):
-                target[...] = function(a, b, model=model)
+            target, a, b = to(core, bases), x(core, bases), y(core, bases)
+            for i in _repeats(target):
+                target[i] = function(a[i], b[i], model=model)
 
         return run_repeats
 
@@ -115,15 +116,17 @@ def multiply_add(row: Row) -> Run:
         scalar = np.asarray(row.imms["scalar"], dtype=row.srcs[0].pattern.dtype.numpy)
 
         def run_axpy(core: CoreMemory, bases: Bases) -> None:
-            target = to(core, bases)
-            target[...] = functions.multiply_add(x(core, bases), scalar, target, model=model)
+            target, a = to(core, bases), x(core, bases)
+            for i in _repeats(target):
+                target[i] = functions.multiply_add(a[i], scalar, target[i], model=model)
 
         return run_axpy
     to, x, y = paired(row.operands, row.slots)
 
     def run(core: CoreMemory, bases: Bases) -> None:
-        target = to(core, bases)
-        target[...] = functions.multiply_add(x(core, bases), y(core, bases), target, model=model)
+        target, a, b = to(core, bases), x(core, bases), y(core, bases)
+        for i in _repeats(target):
+            target[i] = functions.multiply_add(a[i], b[i], target[i], model=model)
 
     return run
 
@@ -280,6 +283,14 @@ def gather(row: Row) -> Run:
         target[...] = source[index].reshape(target.shape)
 
     return run
+
+
+def _repeats(target: Array) -> Iterator[tuple[int, ...]]:
+    """Indices of the repeats that write the same elements: the outer levels of stride 0."""
+    outer = 0
+    while outer < target.ndim and target.strides[outer] == 0:
+        outer += 1
+    return np.ndindex(target.shape[:outer])
 
 
 def _require_ratio(row: Row, many: int, few: int, ratio: int) -> None:

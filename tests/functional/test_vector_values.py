@@ -326,3 +326,49 @@ def test_gather(new_builder: New, model: NumericsModel) -> None:
     np.testing.assert_array_equal(got, X[[7, 0, 1, 1]])
     with pytest.raises(ProgramError, match="gather offsets reach element 8, the table has 8$"):
         run(new_builder(), model, Opcode.VGATHER, [np.zeros(1, np.float32), X, at[:1] + 4])
+
+
+def test_repeats_accumulate_however_the_source_is_cut(
+    new_builder: New, model: NumericsModel
+) -> None:
+    # Eight rows in two groups, so that the destination's one outer level is cut in two.
+    x = np.zeros((2, 5, 8), np.float32)
+    x[:, :4] = np.arange(1, 65, dtype=np.float32).reshape(2, 4, 8)
+    rows = Pattern(DType.FP32, ((2, 40), (4, 8), (8, 1)))
+    same = Pattern(DType.FP32, ((8, 0), (8, 1)))
+    got = run(
+        new_builder(),
+        model,
+        Opcode.VMADD,
+        [np.zeros(8, np.float32), x, np.full(8, 2, np.float32)],
+        [same, rows, same],
+    )
+    np.testing.assert_array_equal(got, 2 * x.sum(axis=(0, 1)))
+    got = run(
+        new_builder(),
+        model,
+        Opcode.VAXPY,
+        [np.zeros(8, np.float32), x],
+        [same, rows],
+        scalar=2.0,
+    )
+    np.testing.assert_array_equal(got, 2 * x.sum(axis=(0, 1)))
+    builder = new_builder()
+    source = builder.tensor("x", DType.FP32, (2, 5, 8), TensorKind.INPUT)
+    sums = builder.tensor("y", DType.FP32, (8,), TensorKind.OUTPUT)
+    area = builder.memory(CoreKind.AIV).alloc("area", Space.UB, 512)
+    bases = {"x": source.address, "y": sums.address}
+    builder.place(builder.aiv(0), grouped_sums, (area, rows), stage="s", **bases)
+    got = run_program(builder.finish(), {"x": x}, model=model)["y"]
+    np.testing.assert_array_equal(got, x.sum(axis=(0, 1)))
+
+
+def grouped_sums(k: BlockBuilder, area: Buffer, rows: Pattern) -> None:
+    acc = area.at(Pattern(DType.FP32, ((8, 0), (8, 1))), 384)
+    whole = linear(DType.FP32, 80)
+    k.copy(area.at(whole), k.gm("x", whole))
+    k.vector(Opcode.VDUP, area.linear(DType.FP32, 8, 384), scalar=0.0)
+    k.barrier_all()
+    k.vector(Opcode.VADD, acc, area.at(rows), acc)
+    k.barrier_all()
+    k.copy(k.gm("y", linear(DType.FP32, 8)), area.linear(DType.FP32, 8, 384))
