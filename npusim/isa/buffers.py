@@ -99,10 +99,6 @@ class Allocator:
         self.buffers.append(buffer)
         return buffer
 
-    def free_bytes(self, space: Space) -> int:
-        """Bytes of ``space`` not handed out yet."""
-        return self.sizes.get(space, 0) - self._used.get(space, 0)
-
 
 @dataclass(frozen=True)
 class PingPong:

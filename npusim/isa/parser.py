@@ -25,7 +25,8 @@ def parse_program(text: str) -> Program:
     """Parse a printed program.
 
     Raises:
-        ProgramError: a line that is not understood; names its number and text.
+        ProgramError: a line that is not understood (names its number and text), or a header that
+            is missing or wrong.
     """
     parser = _Parser()
     for number, line in enumerate(text.splitlines(), start=1):
@@ -38,12 +39,16 @@ def parse_program(text: str) -> Program:
             KeyError,
             IndexError,
             AttributeError,
+            OverflowError,
             ProgramError,
         ) as error:
             raise ProgramError(
                 f"line {number}: not a line of a printed program: {line.strip()!r} ({error})"
             ) from None
-    return parser.finish()
+    try:
+        return parser.finish()
+    except (ValueError, OverflowError) as error:
+        raise ProgramError(f"not a printed program: {error}") from None
 
 
 class _Parser:
@@ -83,6 +88,8 @@ class _Parser:
             if name not in self.header:
                 raise ProgramError(f"not a printed program: no line '{name}'")
         aic, aiv = (int(n) for n in self.header["cores"].split())
+        if self._core >= aic + aiv:
+            raise ValueError(f"core {self._core} of {aic} + {aiv} cores")
         arrays = {n: np.array(v, dtype=np.int32) for n, v in self.columns.items()}
         return Program(
             name=self.header["program"],
@@ -126,6 +133,8 @@ class _Parser:
         self._open = (k, name, tuple(slots))
 
     def _core_line(self, rest: list[str]) -> None:
+        if int(rest[0]) <= self._core:
+            raise ValueError(f"cores ascend; the one before is {self._core}")
         self._core = int(rest[0])
 
     def _row(self, line: str) -> None:
@@ -148,6 +157,8 @@ class _Parser:
 
     def _instance(self, words: list[str]) -> None:
         block, stage, tile, *bases = words
+        if self._core < 0 or int(block) < 0:
+            raise ValueError("an instance needs a line 'core' before it and a block from 0 on")
         slots = self.blocks[int(block)].slots
         values = dict(b.split("=") for b in bases)
         row = (

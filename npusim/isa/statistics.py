@@ -91,17 +91,6 @@ def cube_work(program: Program) -> list[CubeWork]:
     return [CubeWork(dtype, n) for dtype, n in sorted(macs.items())]
 
 
-def vector_elements(program: Program) -> dict[int, int]:
-    """Elements processed by vector instructions, by element width in bytes."""
-    total: dict[int, int] = defaultdict(int)
-    opcodes = tuple(op for op in Opcode if op >= Opcode.VADD)
-    for block, row, times in _weighted_rows(program, opcodes):
-        record = program.blocks[block].rows[row]
-        pattern = program.patterns[int(record["pattern"][0])]
-        total[pattern.dtype.size_bytes] += pattern.elements * times
-    return dict(sorted(total.items()))
-
-
 def _weighted_rows(program: Program, opcodes: tuple[Opcode, ...]) -> Iterator[tuple[int, int, int]]:
     """(block, row, number of instances) of every row with one of the opcodes."""
     times = np.bincount(program.block, minlength=len(program.blocks))

@@ -75,7 +75,7 @@ def _verify_events(program: Program, placed: np.ndarray, limits: Limits) -> None
         src, dst, event = key
         flag = f"flag {Pipe(src).name} to {Pipe(dst).name}, event {event}"
         raised, awaited = sets.column(key), waits.column(key)
-        if event >= limits.event_ids:
+        if not 0 <= event < limits.event_ids:
             core = int(np.flatnonzero(raised + awaited)[0])
             raise ProgramError(
                 f"{program.core_name(core)}: {flag}: events are 0 to {limits.event_ids - 1}"
@@ -130,7 +130,7 @@ def _verify_counter(
     program: Program, core: int, flag: int, counts: dict[int, int], waited: int, limits: Limits
 ) -> None:
     name = program.core_name(core)
-    if flag >= limits.cross_core_flag_ids:
+    if not 0 <= flag < limits.cross_core_flag_ids:
         raise ProgramError(
             f"{name}: cross-core flag {flag}: flags are 0 to {limits.cross_core_flag_ids - 1}"
         )

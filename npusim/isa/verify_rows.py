@@ -112,6 +112,8 @@ def _verify_operand(
         raise ProgramError(f"{where}: an {kind} cannot reach {operand.space.name}")
     if operand.slot is not None:
         return
+    if operand.offset < 0:
+        raise CapacityError(f"{where}: {operand.space.name} access at {operand.offset} B, before 0")
     end = operand.offset + operand.pattern.span_bytes
     if end > limits.size_bytes(operand.space):
         raise CapacityError(

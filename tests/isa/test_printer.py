@@ -59,3 +59,21 @@ def test_text_without_a_header():
     with pytest.raises(ProgramError) as error:
         parse_program("core 1\n")
     assert str(error.value) == "not a printed program: no line 'program'"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("cores 1 2", "cores 1 x", "not a printed program: invalid literal"),
+        ("cores 1 2", "cores 1 1", "not a printed program: core 2 of 1 + 1 cores"),
+        ("\ncore 2\n", "\ncore 1\n", "(cores ascend; the one before is 1)"),
+        ("\ncore 1\n", "\nsurplus 1 0 0\n", "(an instance needs a line 'core' before it"),
+        ("UB[0]", "UB[99999999999999999999]", "too large to convert"),
+    ],
+)
+def test_numbers_that_make_no_program(old, new, message):
+    text = print_program(double_program())
+    assert old in text
+    with pytest.raises(ProgramError) as error:
+        parse_program(text.replace(old, new, 1))
+    assert message in str(error.value)
