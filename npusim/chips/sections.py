@@ -12,11 +12,16 @@ from pydantic import BaseModel, ConfigDict
 
 from npusim.errors import ChipError
 
-Count = Annotated[int, Gt(0)]
+Count = Annotated[int, Gt(0), Le(2**40)]
 """A whole number above 0."""
-Cycles = Annotated[float, Ge(0)]
-"""A cost that may be 0 and need not be whole: costs are summed before they are rounded."""
-Rate = Annotated[float, Gt(0)]
+SmallCount = Annotated[int, Gt(0), Le(4096)]
+"""A count of things that a run keeps state for, such as cores or queue places."""
+Megahertz = Annotated[int, Gt(0), Le(100_000)]
+"""A clock."""
+Cycles = Annotated[float, Ge(0), Le(1e9)]
+"""A cost that may be 0 and need not be whole: costs are summed before they are rounded. The
+limit, here and for rates, keeps sums of them inside 64 bits."""
+Rate = Annotated[float, Gt(0), Le(1e9)]
 """A rate above 0."""
 Factor = Annotated[float, Gt(0), Le(1)]
 """An efficiency: above 0, at most 1."""
@@ -44,11 +49,11 @@ class Section(BaseModel):
 class Cores(Section):
     """How many cores run, and how fast."""
 
-    aic: Count
+    aic: SmallCount
     """Cube cores."""
-    aiv: Count
+    aiv: SmallCount
     """Vector cores; a fixed number for each cube core."""
-    clock_mhz: Count
+    clock_mhz: Megahertz
     """The one clock of all cores."""
 
 
@@ -68,13 +73,13 @@ class Sizes(Section):
 class Queue(Section):
     """Instructions that wait in front of a pipe before the scalar unit stalls."""
 
-    depth_scalar: Count
-    depth_mte1: Count
-    depth_mte2: Count
-    depth_mte3: Count
-    depth_cube: Count
-    depth_fixp: Count
-    depth_vector: Count
+    depth_scalar: SmallCount
+    depth_mte1: SmallCount
+    depth_mte2: SmallCount
+    depth_mte3: SmallCount
+    depth_cube: SmallCount
+    depth_fixp: SmallCount
+    depth_vector: SmallCount
 
 
 class Issue(Section):
@@ -327,9 +332,9 @@ class Sync(Section):
     set_flag_cycles: Cycles
     wait_flag_cycles: Cycles
     flag_counter_max: Count
-    event_ids: Count
+    event_ids: SmallCount
     """Flag ids for each pair of pipes."""
-    cross_core_flag_ids: Count
+    cross_core_flag_ids: SmallCount
 
 
 class LaunchKind(Section):

@@ -242,3 +242,20 @@ def test_a_chip_does_not_change() -> None:
         chip.hbm.read_bw_gbps = 1.0  # type: ignore[misc]
     with pytest.raises(ValueError, match="frozen"):
         chip.name = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "limit"),
+    [
+        ("cores.aic", 10**8, 4096),
+        ("queue.depth_vector", 10**12, 4096),
+        ("cores.clock_mhz", 10**9, 100_000),
+        ("launch.skew_us", 1e30, 1_000_000_000),
+        ("hbm.read_bw_gbps", 1e300, 1_000_000_000),
+    ],
+)
+def test_a_number_that_no_machine_has(path: str, value: float, limit: int) -> None:
+    with pytest.raises(ChipError) as caught:
+        load_chip("A2", {path: value})
+    message = str(caught.value)
+    assert message.startswith(f"chip 'ascend910b2': {path} should be less than or equal to {limit}")
