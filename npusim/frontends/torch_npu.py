@@ -12,9 +12,18 @@ import numpy as np
 
 from npusim.api import Result
 from npusim.chips.load import load_chip
+from npusim.choices import choose
+from npusim.errors import TensorError
 from npusim.numerics.formats import DType
 from npusim.ops.common.operator import Validity
-from npusim.ops.mla_prolog_v3.api_call import ApiCall, Argument, Format, argument_of_array
+from npusim.ops.mla_prolog_v3.api_call import (
+    INPUTS,
+    REQUIRED,
+    ApiCall,
+    Argument,
+    Format,
+    argument_of_array,
+)
 from npusim.ops.mla_prolog_v3.modes import KvCacheQuantMode, WeightQuantMode
 from npusim.ops.mla_prolog_v3.validity import check_call
 from npusim.simulate import Mode, RunRequest, make_job, simulate
@@ -79,9 +88,9 @@ def npu_mla_prolog_v3(
     kc_scale: float = 1.0,
     chip: str = "A2",
     chip_set: Mapping[str, float | str] | None = None,
-    mode: Mode = Mode.BOTH,
-    l2: CacheState = CacheState.COLD,
-    validity: Validity = Validity.DOCUMENTED,
+    mode: str | Mode = Mode.BOTH,
+    l2: str | CacheState = CacheState.COLD,
+    validity: str | Validity = Validity.DOCUMENTED,
 ) -> MlaPrologV3Outputs:
     """Call MlaPrologV3 on a simulated chip.
 
@@ -89,18 +98,39 @@ def npu_mla_prolog_v3(
     be 2-D (logical) or 4-D (storage). The rest chooses the machine and what to compute.
 
     Raises:
+        TensorError: a tensor is not a numpy array.
         ParameterError: the call breaks a rule of the API; carries the API's status.
     """
     given = dict(locals())
-    arrays = {n: a for n, a in given.items() if isinstance(a, np.ndarray)}
-    machine = load_chip(chip, chip_set or {})
-    call = _call(given, arrays, query_norm_flag)
-    params = check_call(call, machine, validity)
+    arrays = _arrays(given)
     request = RunRequest(
-        op=OP, chip=chip, chip_set=chip_set or {}, mode=mode, l2=l2, validity=validity,
+        op=OP,
+        chip=chip,
+        chip_set=chip_set or {},
+        mode=choose(Mode, mode, "mode"),
+        l2=choose(CacheState, l2, "l2"),
+        validity=choose(Validity, validity, "validity"),
         inputs=arrays,
-    )  # fmt: skip
-    result = Result(simulate(make_job(request, params, machine)))
+    )
+    machine = load_chip(chip, request.chip_set)
+    call = _call(given, arrays, query_norm_flag)
+    params = check_call(call, machine, request.validity)
+    return _returned(Result(simulate(make_job(request, params, machine))))
+
+
+def _arrays(given: Mapping[str, object]) -> dict[str, np.ndarray]:
+    """The tensors of a call, optional ones that are left out aside."""
+    arrays = {}
+    for name in INPUTS:
+        value = given[name]
+        if isinstance(value, np.ndarray):
+            arrays[name] = value
+        elif value is not None or name in REQUIRED:
+            raise TensorError(f"{OP}: {name} is a {type(value).__name__}, pass a numpy array")
+    return arrays
+
+
+def _returned(result: Result) -> MlaPrologV3Outputs:
     of = result.outputs.get
     return MlaPrologV3Outputs(
         query=of("query"),
@@ -125,7 +155,7 @@ def _call(
     attributes = {n: given[n] for n in ApiCall.__dataclass_fields__ if n in given}
     return ApiCall(
         tensors=tensors,
-        actual_seq_len_values=None if lengths is None else tuple(lengths.tolist()),
+        actual_seq_len_values=None if lengths is None else tuple(lengths.reshape(-1).tolist()),
         **attributes,  # type: ignore[arg-type]
     )
 
@@ -135,7 +165,7 @@ def _outputs(
 ) -> dict[str, Argument]:
     lead = arrays["token_x"].shape[:-1]
     heads, _, latent = (arrays["weight_uk"].shape + (0, 0, 0))[:3]
-    rope = arrays["rope_cos"].shape[-1] if arrays["rope_cos"].ndim else 0
+    rope = (0, *arrays["rope_cos"].shape)[-1]
     quantised = given["weight_quant_mode"] != WeightQuantMode.NONE
     per_tensor = given["kv_cache_quant_mode"] == KvCacheQuantMode.PER_TENSOR
     int8_query = quantised and per_tensor
@@ -148,7 +178,7 @@ def _outputs(
     if int8_query:
         outputs["dequant_scale_q_nope"] = Argument(DType.FP32, (rows, heads, 1), Format.ND)
     if query_norm:
-        width = arrays["rmsnorm_gamma_cq"].shape[-1]
+        width = (0, *arrays["rmsnorm_gamma_cq"].shape)[-1]
         norm_type = DType.INT8 if quantised else DType.BF16
         outputs["query_norm"] = Argument(norm_type, (*lead, width), Format.ND)
         if quantised:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import npusim
-from npusim.errors import ParameterError
+from npusim.errors import ParameterError, TensorError
 from npusim.frontends.torch_npu import npu_mla_prolog_v3
 from npusim.ops.mla_prolog_v3.api_call import INPUTS
 from npusim.simulate import Mode, RunRequest, make_inputs, resolve
@@ -57,3 +57,29 @@ def test_a_rule_of_the_api_carries_its_status():
     with pytest.raises(ParameterError) as error:
         npu_mla_prolog_v3(**arrays)
     assert error.value.status == 561002
+
+
+def test_a_tensor_that_is_no_array_is_named():
+    arrays = arrays_of("tiny")
+    with pytest.raises(TensorError) as error:
+        npu_mla_prolog_v3(**{**arrays, "token_x": [1.0]})
+    assert str(error.value) == "mla_prolog_v3: token_x is a list, pass a numpy array"
+    with pytest.raises(TensorError) as error:
+        npu_mla_prolog_v3(**{**arrays, "kr_cache": None})
+    assert str(error.value) == "mla_prolog_v3: kr_cache is a NoneType, pass a numpy array"
+
+
+@pytest.mark.parametrize("name", ["token_x", "weight_uk", "rope_cos", "rmsnorm_gamma_cq"])
+def test_a_scalar_for_a_tensor_is_refused(name):
+    arrays = arrays_of("tiny")
+    arrays[name] = np.zeros((), arrays[name].dtype)
+    with pytest.raises(ParameterError) as error:
+        npu_mla_prolog_v3(**arrays, query_norm_flag=True)
+    assert error.value.status == 561002
+
+
+def test_choices_may_be_words():
+    assert npu_mla_prolog_v3(**arrays_of("tiny"), mode="time").query is None
+    with pytest.raises(ParameterError) as error:
+        npu_mla_prolog_v3(**arrays_of("tiny"), l2="hot")
+    assert str(error.value) == "l2 'hot' is unknown (known: cold, warm)"
