@@ -21,6 +21,7 @@ def choose(kind: type[E], value: str | E, what: str) -> E:
     if isinstance(value, kind):
         return value
     members = {member.name.lower(): member for member in kind}
-    if value not in members:
-        raise ParameterError(f"{what} {value!r} is unknown ({near_matches(str(value), members)})")
-    return members[str(value)]
+    name = str(value)
+    if name not in members:
+        raise ParameterError(f"{what} {value!r} is unknown ({near_matches(name, members)})")
+    return members[name]

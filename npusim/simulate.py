@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from npusim.chips.load import load_chip
 from npusim.chips.model import Chip
 from npusim.errors import ParameterError, TensorError, near_matches
-from npusim.functional.atomics import Atomics
+from npusim.functional.atomics import AtomicRule, Atomics
 from npusim.functional.interpreter import Order, run_program
 from npusim.isa.program import Program
 from npusim.isa.verify import verify
@@ -153,8 +153,14 @@ def make_job(
         params: the operator's params object.
         case: the request's named workload.
         raw: the parameters as they were given, for the summary.
+
+    Raises:
+        ParameterError: a negative seed.
+        CapacityError: a tiling that does not fit.
     """
     op = operator(request.op)
+    if request.seed < 0:
+        raise ParameterError(f"seed is {request.seed}, it must be a whole number from 0 on")
     return Job(
         request=request,
         operator=op,
@@ -304,10 +310,11 @@ def compute_values(
 
     Args:
         stored: the inputs in storage layout.
-        order: the timed order needs records, and makes them where there are none.
+        order: as atomic adds do, the timed order needs records, and makes them where there are
+            none.
     """
     completion = None
-    if order == Order.TIMED:
+    if order == Order.TIMED or job.request.atomics.rule == AtomicRule.TIMED:
         timed = records if records is not None else time_program(job, program)
         completion = timed.visible
     return run_program(

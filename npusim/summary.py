@@ -3,6 +3,7 @@
 Scripts rely on its fields; more may be added, none is renamed.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -175,4 +176,9 @@ def _value_checks(run: Run, differing: dict[str, int] | None) -> dict[str, str] 
 
 
 def _plain(value: Any) -> Any:
-    return value if isinstance(value, bool | int | float | str | list) else str(value)
+    """A parameter as JSON can hold it: JSON has no infinity and no NaN."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, bool | int | float | str) else str(value)

@@ -58,7 +58,7 @@ def write_tensors(
             }
         )
     text = json.dumps({"schema": "npusim tensors v1", "tensors": entries}, indent=2)
-    (folder / MANIFEST).write_text(text + "\n")
+    (folder / MANIFEST).write_text(text + "\n", "utf-8")
 
 
 def read_tensors(folder: Path, wanted: Mapping[str, DType]) -> dict[str, np.ndarray]:
@@ -112,16 +112,16 @@ def _read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
     if not path.exists():
         return {}
     try:
-        entries = json.loads(path.read_text())["tensors"]
+        entries = json.loads(path.read_text("utf-8"))["tensors"]
         return {
             entry["name"]: {
                 "dtype": entry["dtype"],
                 "shape": [int(n) for n in entry["shape"]],
-                "file": entry["file"],
+                "file": Path(entry["file"]),
             }
             for entry in entries
         }
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise TensorError(
             f"{path}: not a tensor manifest ({error!r}); it needs a list 'tensors' with name, "
             "dtype, shape and file"
@@ -149,7 +149,8 @@ def _read_array(path: Path, name: str, dtype: DType) -> np.ndarray:
                 )
             array = np.fromfile(path, dtype=f"u{dtype.size_bytes}")
         else:
-            array = np.load(path, allow_pickle=False)
+            with path.open("rb") as stream:
+                array = np.lib.format.read_array(stream, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise TensorError(f"tensor {name}: cannot read {path} ({error})") from None
     if array.dtype == dtype.numpy:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import npusim
+from npusim.functional.atomics import AtomicRule, Atomics
 from npusim.reports.report import read_summary
+from npusim.simulate import Mode, RunRequest, resolve, simulate
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +98,11 @@ def test_chips() -> None:
         ({"order": "timer"}, "order 'timer' is unknown (near matches: timed)"),
         ({"validity": "wild"}, "validity 'wild' is unknown (near matches: wide)"),
         ({"mode": 3}, "mode 3 is unknown (known: values, time, both)"),
+        ({"mode": []}, "mode [] is unknown (known: values, time, both)"),
+        ({"seed": -1}, "seed is -1, it must be a whole number from 0 on"),
     ],
 )
-def test_words_that_name_nothing(arguments: dict[str, str], message: str) -> None:
+def test_arguments_that_mean_nothing(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(npusim.ParameterError) as caught:
         npusim.run("matmul", "tiny", **arguments)  # type: ignore[arg-type]
     assert str(caught.value) == message
@@ -143,3 +147,15 @@ def test_importing_is_cheap_until_something_is_used() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_a_summary_is_json_whatever_the_parameters_are() -> None:
+    params = {"B": 0, "kc_scale": float("inf")}
+    summary = npusim.run("mla_prolog_v3", params=params, engine="simpy").summary
+    assert json.loads(json.dumps(summary, allow_nan=False))["params"]["kc_scale"] == "inf"
+
+
+def test_adds_in_timed_order_need_no_timed_order_of_the_rest() -> None:
+    atomics = Atomics(AtomicRule.TIMED)
+    run = simulate(resolve(RunRequest(op="copy", case="tiny", mode=Mode.VALUES, atomics=atomics)))
+    assert run.differing == {"y": 0}

@@ -130,7 +130,17 @@ def test_a_raw_file_of_odd_length(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"tensors": 3}', '{"tensors": [{"name": "t"}]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"tensors": 3}',
+        '{"tensors": [{"name": "t"}]}',
+        '{"tensors": [{"name": "t", "dtype": "FP16", "shape": [2], "file": 5}]}',
+        '{"tensors": [{"name": "t", "dtype": "FP16", "shape": [Infinity], "file": "t.npy"}]}',
+    ],
+)
 def test_a_malformed_manifest(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text, "utf-8")
     found = message(tmp_path)
@@ -141,3 +151,13 @@ def test_a_malformed_manifest(tmp_path: Path, text: str) -> None:
 def test_no_pickles(tmp_path: Path) -> None:
     np.save(tmp_path / "t.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     assert message(tmp_path).startswith(f"tensor t: cannot read {tmp_path / 't.npy'} (")
+
+
+def test_what_only_looks_like_an_array_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.npy"
+    with path.open("wb") as file:
+        np.savez(file, t=np.zeros(2, np.float16))
+    archive = path.read_bytes()
+    for content in (b"", archive[:4], archive):
+        path.write_bytes(content)
+        assert message(tmp_path).startswith(f"tensor t: cannot read {path} (")

@@ -57,7 +57,7 @@ class Atomics:
         rule, _, seed = text.lower().partition(":")
         if rule in ("key", "timed") and not seed:
             return Atomics(AtomicRule(rule))
-        if rule == "shuffle" and seed.isdigit():
+        if rule == "shuffle" and seed.isdecimal():
             return Atomics(AtomicRule.SHUFFLE, int(seed))
         raise ParameterError(
             f"order of atomic adds '{text}': it can be key, timed or shuffle:SEED (a whole number)"
