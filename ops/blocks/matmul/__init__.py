@@ -1,4 +1,4 @@
-"""Matmul on the AICs: fp16, bf16 and int8, row-major or NZ weights, double buffered."""
+"""Matmul on the AICs: fp16, bf16, fp32 and int8, row-major or NZ weights, double buffered."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from npusim.ops.common.operator import Operator
 
 OPERATOR = Operator(
     name="matmul",
-    summary="c = a b in fp16, bf16 or int8, weights row-major or NZ",
+    summary="c = a b in fp16, bf16, fp32 or int8, weights row-major or NZ",
     cases_file=Path(__file__).with_name("cases.toml"),
     parse=parse,
     defaults=DEFAULTS,

@@ -13,7 +13,7 @@ from npusim.ops.common.matmul_matrix import Matrix
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.raw_inputs import values
 
-TYPES = {"fp16": DType.FP16, "bf16": DType.BF16, "int8": DType.INT8}
+TYPES = {"fp16": DType.FP16, "bf16": DType.BF16, "fp32": DType.FP32, "int8": DType.INT8}
 OUT_TYPES = {"fp16": DType.FP16, "bf16": DType.BF16, "fp32": DType.FP32, "int32": DType.INT32}
 FORMATS = {"nd": False, "nz": True}
 DEFAULTS: dict[str, Any] = {
@@ -29,6 +29,7 @@ DEFAULTS: dict[str, Any] = {
 OUT_OF = {
     DType.FP16: (DType.FP16, DType.FP32),
     DType.BF16: (DType.BF16, DType.FP32),
+    DType.FP32: (DType.FP32,),
     DType.INT8: (DType.INT32,),
 }
 _LARGEST = 2**24

@@ -25,7 +25,7 @@ lenient = settings(
 )
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "bf16", "int8"])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32", "int8"])
 @pytest.mark.parametrize("b_format", ["nd", "nz"])
 @pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 128), (1, 17, 33), (50, 70, 90)])
 def test_small_sizes(check_block: Check, dtype: str, b_format: str, m: int, n: int, k: int) -> None:
@@ -33,7 +33,7 @@ def test_small_sizes(check_block: Check, dtype: str, b_format: str, m: int, n: i
     check_block("matmul", raw, orders=2)
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "int8"])
+@pytest.mark.parametrize("dtype", ["fp16", "fp32", "int8"])
 @pytest.mark.parametrize(("ta", "tb"), [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("b_format", ["nd", "nz"])
 def test_transposed_operands(
