@@ -16,8 +16,9 @@ from npusim.sanitize.deadlocks import stuck_findings
 from npusim.sanitize.findings import Finding, FindingKind, Hazard, Report, Severity
 from npusim.sanitize.fixes import fix_for
 from npusim.sanitize.loop import run_pass
-from npusim.sanitize.prepare import Prepared, atoms_of_kinds, new_state, prepare
+from npusim.sanitize.prepare import Prepared, prepare
 from npusim.sanitize.sites import Sites
+from npusim.sanitize.state import atoms_of_kinds, new_state
 
 POOL_PER_ATOM = 4
 _HAZARD = {

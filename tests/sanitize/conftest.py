@@ -11,6 +11,7 @@ for _path in (
     _HERE / "mutations.py",
     _HERE / "judge.py",
     _HERE / "legal_programs.py",
+    _HERE / "finding_tools.py",
 ):
     if _path.stem not in sys.modules:
         _spec = importlib.util.spec_from_file_location(_path.stem, _path)
