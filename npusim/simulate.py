@@ -8,7 +8,7 @@ reached from here and nowhere else.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -24,10 +24,11 @@ from npusim.numerics.model import NumericsModel
 from npusim.ops.common.cases import Case, load_cases
 from npusim.ops.common.operator import Arrays, Operator, TensorRole, Validity
 from npusim.ops.registry import operator
-from npusim.sanitize.check import check_program
-from npusim.sanitize.findings import Report
 from npusim.timing.records import Level, Records
 from npusim.timing.run import CacheState, Engine, run_timing
+
+if TYPE_CHECKING:
+    from npusim.sanitize.findings import Report
 
 DEFAULT_CHIP = "A2"
 SPREAD_SKEW_US = 0.5
@@ -124,7 +125,7 @@ class Run:
     orders_differing: dict[str, int] | None
     records: Records | None
     spread_us: tuple[float, ...] = ()
-    sanitizer: Report | None = None
+    sanitizer: "Report | None" = None
 
 
 def resolve(request: RunRequest) -> Job:
@@ -212,6 +213,8 @@ def simulate(job: Job, progress: Progress | None = None) -> Run:
     program = build_program(job, control_tensors(job, inputs))
     sanitizer = None
     if job.request.sanitize:
+        from npusim.sanitize.check import check_program
+
         say("sanitizer")
         sanitizer = check_program(program, job.chip, job.operator.known_hazards)
     records = None
