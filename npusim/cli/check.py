@@ -78,27 +78,40 @@ def _cases(op: str) -> list[str | None]:
     return list(load_cases(found)) if found else []
 
 
+def compile_sanitizer() -> None:
+    """Compile the sanitizer into its cache by checking the smallest program there is."""
+    from npusim.simulate import Mode, RunRequest
+
+    _check_job(RunRequest(op="empty", case="tiny", mode=Mode.TIME))
+
+
 def _check_case(given: dict[str, Any], case: str | None) -> Any:
     from npusim.choices import choose
     from npusim.cli.options import key_values, read_toml
     from npusim.ops.common.operator import Validity
-    from npusim.sanitize.check import check_program
-    from npusim.simulate import Mode, RunRequest, control_tensors, make_inputs, resolve
+    from npusim.simulate import Mode, RunRequest
 
     tiling = given["tiling"]
-    job = resolve(
-        RunRequest(
-            op=given["what"],
-            case=case,
-            params=key_values(given["param"] or [], "-p"),
-            chip=given["chip"],
-            chip_set=key_values(given["set"] or [], "--set"),
-            mode=Mode.TIME,
-            tiling={} if tiling is None else read_toml(tiling, "--tiling"),
-            validity=choose(Validity, given["validity"], "--validity"),
-            seed=given["seed"],
-        )
+    request = RunRequest(
+        op=given["what"],
+        case=case,
+        params=key_values(given["param"] or [], "-p"),
+        chip=given["chip"],
+        chip_set=key_values(given["set"] or [], "--set"),
+        mode=Mode.TIME,
+        tiling={} if tiling is None else read_toml(tiling, "--tiling"),
+        validity=choose(Validity, given["validity"], "--validity"),
+        seed=given["seed"],
     )
+    return _check_job(request)
+
+
+def _check_job(request: Any) -> Any:
+    """Check what an operator builds; it is not verified first, so that findings come as such."""
+    from npusim.sanitize.check import check_program
+    from npusim.simulate import control_tensors, make_inputs, resolve
+
+    job = resolve(request)
     control = control_tensors(job, make_inputs(job))
     program = job.operator.build(job.params, job.tiling, job.chip, control)
     return check_program(program, job.chip, job.operator.known_hazards)

@@ -9,7 +9,9 @@ def register(app: typer.Typer) -> None:
 
 
 def warmup() -> None:
-    """Compile the fast engine into its cache, so that later runs start at once."""
+    """Compile the fast engine and the sanitizer, so that later runs start at once."""
+    from npusim.cli.check import compile_sanitizer
     from npusim.timing.warmup import warmup as compile_all
 
     print(compile_all())
+    compile_sanitizer()
