@@ -18,10 +18,11 @@ import numpy as np
 from npusim.chips.model import Chip
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.builder import BlockFunction, ProgramBuilder
-from npusim.isa.machine import limits_of
-from npusim.isa.program import Program, Tensor, TensorKind
+from npusim.isa.program import Program
 from npusim.isa.spaces import CoreKind, Space
-from npusim.ops.common.operator import TensorRole, TensorSpec
+from npusim.ops.common.operator import TensorSpec
+from npusim.ops.common.tensors import declare
+from npusim.ops.mla_prolog_v3.api_call import NZ_WEIGHTS
 from npusim.ops.mla_prolog_v3.params import MlaPrologParams
 from npusim.ops.mla_prolog_v3.stages import (
     cube,
@@ -43,13 +44,6 @@ from npusim.ops.mla_prolog_v3.stages.ub import ub_of
 from npusim.ops.mla_prolog_v3.tiling import MlaPrologTiling
 
 EVENT_AFTER_BARRIER, EVENT_AFTER_DEQUANT = 1, 2
-_KIND = {
-    TensorRole.INPUT: TensorKind.INPUT,
-    TensorRole.OUTPUT: TensorKind.OUTPUT,
-    TensorRole.INOUT: TensorKind.INOUT,
-    TensorRole.CONTROL: TensorKind.CONTROL,
-}
-_NZ_WEIGHTS = ("weight_dq", "weight_uq_qr", "weight_dkv_kr")
 
 
 def build(
@@ -65,13 +59,7 @@ def build(
     Raises:
         CapacityError: a block's operands do not fit UB.
     """
-    builder = ProgramBuilder(
-        "mla_prolog_v3",
-        architecture=int(chip.architecture),
-        aic=chip.cores.aic,
-        aiv=chip.cores.aiv,
-        sizes=dict(limits_of(chip).sizes),
-    )
+    builder = ProgramBuilder.for_chip("mla_prolog_v3", chip)
     c = _context(builder, p, tiling, control)
     if p.is_empty_query:
         for core in _cores_of_one_group(builder, tiling):
@@ -232,7 +220,8 @@ def _context(
     control: Mapping[str, np.ndarray],
 ) -> Context:
     """Tensors, workspace and on-chip buffers of the kernel."""
-    tensors = {spec.name: _declare(builder, spec) for spec in p.tensors}
+    stored = {name: _nz_shape(p.tensor(name)) for name in NZ_WEIGHTS}
+    tensors = declare(builder, p.tensors, stored)
     tensors |= builder.workspace(tiling.workspace.allocated_bytes, tiling.workspace.as_workspace())
     ub = ub_of(tiling, p.is_per_tile)
     for buffer in (*cube.cube_memory(tiling.slots).buffers, *ub.buffers()):
@@ -241,11 +230,7 @@ def _context(
     return Context(builder, p, tiling, tensors, control, ub)
 
 
-def _declare(builder: ProgramBuilder, spec: TensorSpec) -> Tensor:
-    """A tensor argument in its storage layout: three weights lie in NZ."""
-    kind = _KIND[spec.role]
-    if spec.name not in _NZ_WEIGHTS:
-        return builder.tensor(spec.name, spec.dtype, spec.shape, kind)
+def _nz_shape(spec: TensorSpec) -> tuple[int, ...]:
+    """Storage shape of a weight that lies in NZ."""
     rows, columns = spec.shape
-    shape = (-(-columns // spec.dtype.c0), -(-rows // 16), 16, spec.dtype.c0)
-    return builder.tensor(spec.name, spec.dtype, shape, kind, "FRACTAL_NZ")
+    return (-(-columns // spec.dtype.c0), -(-rows // 16), 16, spec.dtype.c0)

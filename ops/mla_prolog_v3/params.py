@@ -133,22 +133,22 @@ class MlaPrologParams:
     @property
     def epsilon_cq_fp32(self) -> np.float32:
         """Epsilon of the query norm."""
-        return np.float32(self.rmsnorm_epsilon_cq)
+        return _fp32(self.rmsnorm_epsilon_cq)
 
     @property
     def epsilon_ckv_fp32(self) -> np.float32:
         """Epsilon of the key norm."""
-        return np.float32(self.rmsnorm_epsilon_ckv)
+        return _fp32(self.rmsnorm_epsilon_ckv)
 
     @property
     def qc_qr_scale_fp32(self) -> np.float32:
         """Correction factor of the query path."""
-        return np.float32(self.qc_qr_scale)
+        return _fp32(self.qc_qr_scale)
 
     @property
     def kc_scale_fp32(self) -> np.float32:
         """Correction factor of the key path."""
-        return np.float32(self.kc_scale)
+        return _fp32(self.kc_scale)
 
     # Widths
 
@@ -288,6 +288,12 @@ class MlaPrologParams:
             if spec.name == name:
                 return spec
         raise KeyError(name)
+
+
+def _fp32(value: float) -> np.float32:
+    """The host's conversion of an attribute: a double beyond fp32 becomes infinite."""
+    with np.errstate(over="ignore"):
+        return np.float32(value)
 
 
 def tensor_specs(p: MlaPrologParams) -> tuple[TensorSpec, ...]:

@@ -37,6 +37,7 @@ from npusim.numerics.rounding import Rounding
 from npusim.numerics.settings import CubeAccumulation
 from npusim.numerics.tile_row import pack_tile_row
 from npusim.ops.common.operator import Arrays
+from npusim.ops.mla_prolog_v3.api_call import NZ_WEIGHTS
 from npusim.ops.mla_prolog_v3.inputs import check_inputs, logical_weight
 from npusim.ops.mla_prolog_v3.params import MlaPrologParams
 
@@ -62,7 +63,7 @@ def reference(p: MlaPrologParams, inputs: Mapping[str, Array], model: NumericsMo
         return _nothing_computed(p, inputs)
     data = dict(inputs)
     data["token_x"] = inputs["token_x"].reshape(p.T, p.He)
-    for name in ("weight_dq", "weight_uq_qr", "weight_dkv_kr"):
+    for name in NZ_WEIGHTS:
         data[name] = logical_weight(p, name, inputs[name])
     outputs = _query_path(p, data, model)
     outputs |= _key_path(p, data, model)
