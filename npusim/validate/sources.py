@@ -7,7 +7,6 @@ reason, and printed with every prediction. Nothing here depends on an operator o
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from npusim.timing.options import CacheState
 from npusim.validate.records import Record
@@ -17,7 +16,7 @@ Overrides = Mapping[str, float]
 
 
 _V, _C, _M = KernelKind.VECTOR, KernelKind.CUBE, KernelKind.MIXED
-ISOLATED = MappingProxyType({_V: 1.4, _C: 1.4, _M: 5.1})
+ISOLATED: Mapping[KernelKind, float] = {_V: 1.4, _C: 1.4, _M: 5.1}
 """Launch and tail of a kernel by itself: the chip files' 1.9 and 5.5 us less the spread of starts,
 which is counted apart here."""
 

@@ -102,7 +102,7 @@ def test_the_page_is_the_same_twice(found: Validation, tmp_path: Path) -> None:
     files = sorted(p.relative_to(tmp_path / "one") for p in (tmp_path / "one").rglob("*.*"))
     assert Path("accuracy.md") in files
     assert any(p.suffix == ".png" for p in files)
-    for name in files:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    for file in files:
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
     page = (tmp_path / "one" / "accuracy.md").read_text()
     assert "| elementwise | A2 | 1 |" in page
