@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from npusim.chips.load import load_chip
 from npusim.chips.model import Chip
-from npusim.errors import ParameterError, TensorError, near_matches
+from npusim.errors import CapacityError, ParameterError, TensorError, near_matches
 from npusim.functional.atomics import AtomicRule, Atomics
 from npusim.functional.interpreter import Order, run_program
 from npusim.isa.program import Program
@@ -23,9 +23,11 @@ from npusim.isa.verify import verify
 from npusim.numerics.model import NumericsModel
 from npusim.ops.common.cases import Case, load_cases
 from npusim.ops.common.operator import Arrays, Operator, TensorRole, Validity
+from npusim.ops.common.tensors import total_bytes
 from npusim.ops.registry import operator
 from npusim.timing.records import Level, Records
 from npusim.timing.run import CacheState, Engine, run_timing
+from npusim.units import GIB
 
 if TYPE_CHECKING:
     from npusim.sanitize.findings import Report
@@ -157,11 +159,12 @@ def make_job(
 
     Raises:
         ParameterError: a negative seed.
-        CapacityError: a tiling that does not fit.
+        CapacityError: tensors or a tiling that do not fit.
     """
     op = operator(request.op)
     if request.seed < 0:
         raise ParameterError(f"seed is {request.seed}, it must be a whole number from 0 on")
+    _check_memory(op, params, chip)
     return Job(
         request=request,
         operator=op,
@@ -173,6 +176,15 @@ def make_job(
         l2=request.l2 or (CacheState(case.l2) if case else CacheState.COLD),
         model=NumericsModel.default(chip.architecture),
     )
+
+
+def _check_memory(op: Operator, params: Any, chip: Chip) -> None:
+    need, limit = total_bytes(op.tensors(params)), chip.hbm.size_gib * GIB
+    if need > limit:
+        raise CapacityError(
+            f"{op.name}: the tensors take {need / GIB:,.1f} GiB, chip {chip.name} has "
+            f"{chip.hbm.size_gib:g} GiB; use smaller ones"
+        )
 
 
 def find_case(op: Operator, name: str) -> Case:
@@ -233,8 +245,8 @@ def simulate(job: Job, progress: Progress | None = None) -> Run:
             again = compute_values(job, program, stored, other, records)
             orders_differing = differing_by_name(again, outputs)
         say("reference")
-        # Threads would fight over tiles this small.
-        with threadpool_limits(limits=1, user_api="blas"):
+        # Threads would fight over tiles this small. Overflow and NaN are results, as in the run.
+        with threadpool_limits(limits=1, user_api="blas"), np.errstate(all="ignore"):
             expected = job.operator.reference(job.params, inputs, job.model)
         differing = differing_by_name(outputs, expected)
     return Run(

@@ -159,3 +159,18 @@ def test_adds_in_timed_order_need_no_timed_order_of_the_rest() -> None:
     atomics = Atomics(AtomicRule.TIMED)
     run = simulate(resolve(RunRequest(op="copy", case="tiny", mode=Mode.VALUES, atomics=atomics)))
     assert run.differing == {"y": 0}
+
+
+def test_tensors_beyond_the_memory_are_refused() -> None:
+    with pytest.raises(npusim.CapacityError) as caught:
+        npusim.run("matmul", params={"M": 2**20, "N": 2**20, "K": 64, "dtype": "fp16"}, mode="time")
+    assert str(caught.value) == (
+        "matmul: the tensors take 2,048.2 GiB, chip ascend910b2 has 64 GiB; use smaller ones"
+    )
+
+
+def test_a_scalar_beyond_its_type_becomes_infinite_without_a_warning() -> None:
+    params = {"op": "adds", "scalar": 1e300, "dtype": "fp16", "rows": 2, "cols": 64}
+    r = npusim.run("elementwise", params=params, mode="values")
+    assert np.isposinf(r.outputs["z"].astype(np.float64)).all()
+    assert r.summary["checks"]["values"] == {"z": "equal"}

@@ -67,10 +67,10 @@ def run_program(
         for core in range(program.cores)
         if len(program.instances_of(core))
     }
-    prepared = Prepared(program, model)
     # Overflow, division by zero and NaN are results here, not mistakes. Tiles are too small for
     # BLAS threads to pay.
     with np.errstate(all="ignore"), threadpool_limits(limits=1, user_api="blas"):
+        prepared = Prepared(program, model)
         if completion is None or order is Order.PROGRAM:
             run_in_program_order(program, memories, prepared)
         else:

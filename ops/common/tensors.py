@@ -1,6 +1,7 @@
-"""Declaring an operator's tensors in a program."""
+"""An operator's tensors: their size, and declaring them in a program."""
 
 from collections.abc import Iterable, Mapping
+from math import prod
 
 from npusim.isa.builder import ProgramBuilder
 from npusim.isa.program import Tensor, TensorKind
@@ -12,6 +13,11 @@ _KIND = {
     TensorRole.INOUT: TensorKind.INOUT,
     TensorRole.CONTROL: TensorKind.CONTROL,
 }
+
+
+def total_bytes(specs: Iterable[TensorSpec]) -> int:
+    """Bytes of all tensors together."""
+    return sum(prod(t.shape) * t.dtype.size_bytes for t in specs)
 
 
 def declare(

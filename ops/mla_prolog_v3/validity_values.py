@@ -11,6 +11,7 @@ import numpy as np
 from npusim.chips.model import Chip
 from npusim.numerics.formats import Array, type_name
 from npusim.ops.common.operator import TensorRole, Validity
+from npusim.ops.common.tensors import total_bytes
 from npusim.ops.mla_prolog_v3.api_call import ApiCall
 from npusim.ops.mla_prolog_v3.params import MlaPrologParams, Shape
 from npusim.ops.mla_prolog_v3.status import INVALID, RUNTIME, refusal
@@ -56,9 +57,7 @@ def _check_prefix_sums(ends: tuple[int, ...], tokens: int) -> None:
 
 def check_memory(p: MlaPrologParams, chip: Chip) -> None:
     """The tensors must fit the chip's memory."""
-    need = sum(
-        int(np.prod(spec.shape, dtype=np.float64)) * spec.dtype.size_bytes for spec in p.tensors
-    )
+    need = total_bytes(p.tensors)
     limit = chip.hbm.size_gib * 2**30
     if need > limit:
         raise refusal(
