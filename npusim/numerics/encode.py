@@ -61,8 +61,8 @@ def encode(x: F64, dst: DType, rounding: Rounding, saturate: bool, model: Numeri
     if is_integer(dst):
         return encode_integer(x, dst, rounding, saturate, model)
     if dst is DType.HIFLOAT8:
-        # Cutting to fp32 first keeps every bit that half-away encoding looks at.
-        word = encode_float(x, DType.FP32, Rounding.TRUNC, True, model)
+        # Cutting to fp32 first keeps every bit that half-away encoding looks at, inf and NaN.
+        word = encode_float(x, DType.FP32, Rounding.TRUNC, False, model)
         return hifloat8.encode(word, saturate=saturate)
     return encode_float(x, dst, rounding, saturate, model)
 

@@ -285,3 +285,14 @@ def test_empty_tiles() -> None:
     packed = pack(np.float32([1.0])).reshape(())
     assert fixpipe(np.zeros((0, 4), np.int32), F.REQ8, packed, model=A2).shape == (0, 4)
     assert fixpipe(np.zeros((4, 0), np.float32), F.F322BF16, model=A2).shape == (4, 0)
+
+
+@pytest.mark.parametrize("mode", [F.QF322HIF8_PRE, F.QF322HIF8_PRE_HYBRID])
+def test_special_values_to_hifloat8(mode: FixpipeMode) -> None:
+    acc = np.array([np.nan, np.inf, -np.inf, 65536, -65536, 0], np.float32)
+    one = pack(np.float32([1.0])).reshape(())
+    # NaN, the infinities and zero of the format; saturating: zero and the largest values.
+    plain = fixpipe(acc, mode, one, saturate=False, model=A5)
+    assert plain.tolist() == [0x80, 0x6F, 0xEF, 0x6F, 0xEF, 0x00]
+    clamped = fixpipe(acc, mode, one, saturate=True, model=A5)
+    assert clamped.tolist() == [0x00, 0x6E, 0xEE, 0x6E, 0xEE, 0x00]
