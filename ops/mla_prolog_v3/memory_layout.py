@@ -7,9 +7,6 @@ from npusim.errors import CapacityError
 from npusim.numerics.formats import DType
 from npusim.ops.mla_prolog_v3.params import MlaPrologParams
 
-LIBRARY_WORKSPACE_BYTES = 16 * 1024 * 1024
-"""The library's own share in front of the kernel's workspace on A2 and A3 (inferred)."""
-
 SCALE_ROW_BYTES = 32
 """One fp32 row scale takes a whole 32-byte block, in GM and in UB."""
 
