@@ -23,7 +23,8 @@ which is counted apart here."""
 TEMPLATE_US = 1.5
 TEMPLATE_CORE_US = 0.15
 """Kernels with tiling data take 1 to 2 us more on one core and 6 to 8 us more on forty: every
-core reads the same few lines through its scalar data cache before it can start."""
+core reads the same few lines through its scalar data cache before it can start (our explanation;
+the amounts are fitted on the smallest kernels)."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ BENCH_910B2 = Hypothesis(
     name="cann-bench 910B2",
     states=_CLEARED,
     reason="times follow cold caches although the harness loops; matmul rates never exceed the "
-    "peak of 20 cores; 5 % of L2 is dirty from the harness's own clearing between launches",
+    "peak of 20 cores; that 5 % of L2 is dirty at the start is assumed: isolated elementwise kernels fit it best",
     chip_set={"cores.aic": 20},
     alternative="24 cores",
     alternative_set={"cores.aic": 24},
