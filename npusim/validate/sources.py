@@ -101,7 +101,8 @@ BENCH_910B2 = Hypothesis(
     name="cann-bench 910B2",
     states=_CLEARED,
     reason="times follow cold caches although the harness loops; matmul rates never exceed the "
-    "peak of 20 cores; that 5 % of L2 is dirty at the start is assumed: isolated elementwise kernels fit it best",
+    "peak of 20 cores; that 5 % of L2 is dirty at the start is assumed: isolated elementwise "
+    "kernels fit it best",
     chip_set={"cores.aic": 20},
     alternative="24 cores",
     alternative_set={"cores.aic": 24},
