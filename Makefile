@@ -1,4 +1,4 @@
-# make demo | test | slow | lint | wheel-check | clean
+# make demo | test | slow | lint | accuracy | wheel-check | clean
 #
 # Everything runs in .venv, which the first target that needs it creates. Only Python >= 3.11 and
 # make have to be there; PYTHON picks the interpreter.
@@ -13,7 +13,7 @@ DEMO_CHIP := ascend910b1
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 .NOTPARALLEL:
-.PHONY: demo test slow lint wheel-check clean
+.PHONY: demo test slow lint accuracy wheel-check clean
 
 demo: $(VENV)/.installed
 	$(BIN)/npusim warmup
@@ -28,6 +28,9 @@ slow: $(VENV)/.installed-dev
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+accuracy: $(VENV)/.installed-dev
+	$(BIN)/npusim validate --quick --check
 
 wheel-check: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m "slow or not slow" tests/test_packaging.py

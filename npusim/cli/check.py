@@ -119,9 +119,14 @@ def _check_job(request: Any) -> Any:
 
 def _check_file(path: Path, chip: str | None) -> Any:
     from npusim.chips.load import load_chip
+    from npusim.errors import ProgramError
     from npusim.isa.parser import parse_program
     from npusim.sanitize.check import check_program
     from npusim.simulate import DEFAULT_CHIP
 
-    program = parse_program(path.read_text("utf-8"))
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise ProgramError(f"{path} is not text in UTF-8; give a printed program") from None
+    program = parse_program(text)
     return check_program(program, load_chip(chip or DEFAULT_CHIP))

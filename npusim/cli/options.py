@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,6 @@ def window_us(text: str) -> tuple[float, float]:
         window = float(first.removesuffix("us")), float(last)
     except ValueError:
         window = (1.0, 0.0)
-    if not colon or window[0] < 0 or window[1] <= window[0]:
+    if not colon or not 0 <= window[0] < window[1] < inf:
         raise ParameterError(f"--window '{text}': expected FIRST:LAST in us, like 0:50us")
     return window

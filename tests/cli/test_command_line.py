@@ -60,6 +60,9 @@ MISTAKES = {
     ("run", "mla_prolog_v3", "--case", "tiny", "--window", "5us"): (
         "--window '5us': expected FIRST:LAST in us, like 0:50us"
     ),
+    ("run", "mla_prolog_v3", "--case", "tiny", "--window", "0:inf"): (
+        "--window '0:inf': expected FIRST:LAST in us, like 0:50us"
+    ),
     ("run",): "Missing argument 'op'.",
     ("rum",): "No such command 'rum'. Did you mean 'run'?",
     ("cases", "elementwize"): "no operator 'elementwize'; near matches: elementwise",

@@ -33,7 +33,8 @@ def test_short_ragged_and_single_rows(check_block: Check, rows: int, cols: int, 
     rows=st.integers(1, 9),
     cols=st.integers(1, 150),
     tile_rows=st.integers(1, 4),
-    tile_cols=st.integers(1, 160),
+    # Three buffers of four rows of 128 columns are the most that UB of the toy machine holds.
+    tile_cols=st.integers(1, 128),
     buffers=st.integers(1, 3),
 )
 def test_any_tile_gives_the_same_bits(
