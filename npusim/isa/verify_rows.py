@@ -6,7 +6,16 @@ from functools import lru_cache
 import numpy as np
 
 from npusim.errors import CapacityError, ProgramError
-from npusim.isa.instructions import NONE, ROW, SPEC, CopyLayout, Instruction, Opcode, Operand
+from npusim.isa.instructions import (
+    NONE,
+    ROW,
+    SPEC,
+    AccumulatorStart,
+    CopyLayout,
+    Instruction,
+    Opcode,
+    Operand,
+)
 from npusim.isa.machine import Limits
 from npusim.isa.patterns import Pattern
 from npusim.isa.program import Program, view_row
@@ -166,6 +175,16 @@ def _verify_mmad(instruction: Instruction, where: str) -> None:
         raise ProgramError(
             f"{where}: no MMAD of {types[0].name} x {types[1].name} into {dst.pattern.dtype.name}"
         )
+    m, n, k = (instruction.args[name] for name in ("m", "n", "k"))
+    if min(m, n, k) < 1 or instruction.args["start"] not in set(AccumulatorStart):
+        raise ProgramError(f"{where}: m, n and k are at least 1, start is zero, bias or accumulate")
+    wanted = {"L0A": (a, m * k), "L0B": (b, k * n), "L0C": (dst, m * n)}
+    for memory, (operand, elements) in wanted.items():
+        if operand.pattern.elements < elements:
+            raise ProgramError(
+                f"{where}: m={m} n={n} k={k} needs {elements} elements of {memory}, the operand "
+                f"has {operand.pattern.elements}"
+            )
 
 
 def _verify_fixpipe(instruction: Instruction, where: str) -> None:

@@ -109,3 +109,28 @@ def test_a_memory_that_is_too_small(toy):
 @pytest.mark.parametrize("column", ["block", "bases"])
 def test_programs_are_plain_columns(column):
     assert isinstance(getattr(double_program(), column), np.ndarray)
+
+
+def mmad(k, memories, m, n, kk, start):
+    l0a, l0b, l0c = memories
+    k.mmad(
+        l0c.linear(DType.FP32, 256), l0a.linear(DType.BF16, 256), l0b.linear(DType.BF16, 256),
+        m=m, n=n, k=kk, start=start,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "end"),
+    [
+        ((32, 16, 16, 1), "m=32 n=16 k=16 needs 512 elements of L0A, the operand has 256"),
+        ((16, 16, 17, 1), "m=16 n=16 k=17 needs 272 elements of L0A, the operand has 256"),
+        ((0, 16, 16, 1), "m, n and k are at least 1, start is zero, bias or accumulate"),
+        ((16, 16, 16, 9), "m, n and k are at least 1, start is zero, bias or accumulate"),
+    ],
+)
+def test_an_mmad_stays_inside_its_operands(arguments, end, toy):
+    b = toy_builder()
+    memory = b.memory(CoreKind.AIC)
+    memories = tuple(memory.alloc(s.name, s, 1024) for s in (Space.L0A, Space.L0B, Space.L0C))
+    b.place(b.aic(0), mmad, (memories, *arguments), stage="s")
+    assert refusal(b.finish(), toy).endswith(end)
