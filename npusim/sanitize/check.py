@@ -100,7 +100,7 @@ def _hit_findings(sites: Sites, state: State, known: tuple[KnownHazard, ...]) ->
         elif kind == arrays.DOUBLE_SET:
             yield _double_set(sites, (a, a_instance), (b, b_instance), count)
         else:
-            yield _overflow(sites, (b, b_instance), atom, count)
+            yield _overflow(sites, known, (b, b_instance), atom, count)
     if state.lost[0]:
         yield Finding(
             FindingKind.RACE, Severity.ERROR, (), "more races than can be listed",
@@ -172,15 +172,26 @@ def _double_set(
     )  # fmt: skip
 
 
-def _overflow(sites: Sites, at: tuple[int, int], receiver: int, count: int) -> Finding:
-    row = sites.prepared.rows[at[0]]
+def _overflow(
+    sites: Sites,
+    known: tuple[KnownHazard, ...],
+    at: tuple[int, int],
+    receiver: int,
+    count: int,
+) -> Finding:
+    flag = int(sites.prepared.rows[at[0]]["args"][1])
     name = sites.program.core_name(receiver)
+    declared = next((h.name for h in known if flag in h.flags), None)
     return Finding(
-        FindingKind.COUNTER_OVERFLOW, Severity.ERROR, (sites.site(*at),),
-        f"cross-core flag {int(row['args'][1])} of {name} may be raised above "
-        f"{arrays.COUNTER_LIMIT}, where it saturates",
-        f"raise it less often, or let {name} answer before the next round", count,
-    )  # fmt: skip
+        FindingKind.COUNTER_OVERFLOW,
+        Severity.ERROR if declared is None else Severity.KNOWN,
+        (sites.site(*at),),
+        f"cross-core flag {flag} of {name} may be raised above {arrays.COUNTER_LIMIT}, where it "
+        "saturates",
+        f"raise it less often, or let {name} answer before the next round",
+        count,
+        known=declared,
+    )
 
 
 def _dead_stores(sites: Sites, state: State) -> Iterator[Finding]:
