@@ -15,7 +15,6 @@ from npusim.isa.buffers import Buffer
 from npusim.isa.builder import BlockFunction, ProgramBuilder
 from npusim.isa.instructions import Operand
 from npusim.isa.program import Tensor
-from npusim.isa.spaces import CoreKind
 from npusim.numerics.formats import DType
 from npusim.ops.common import vector_stream
 from npusim.ops.common.arguments import with_overrides
@@ -24,10 +23,10 @@ from npusim.ops.common.tiles import LOOP_CYCLES, Grid, share
 from npusim.ops.common.vector_stream import (
     BLOCK_BYTES,
     TILES_PER_BLOCK,
+    Areas,
     Stream,
     check_cores,
     check_fit,
-    stream_bytes,
 )
 from npusim.ops.common.vector_writer import VectorWriter
 
@@ -106,28 +105,15 @@ class GridTiling:
     cores: int
 
 
-@dataclass(frozen=True)
-class GridAreas:
-    """Bytes of the UB areas of one tile; the kernel says what its scratch is."""
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scratch: tuple[int, ...]
-
-    def needed(self, buffers: int) -> int:
-        """UB bytes with rings of some depth."""
-        return stream_bytes(self.inputs, self.outputs, self.scratch, buffers)
-
-
 def grid_areas(
     loads: Iterable[GridTensor],
     stores: Iterable[GridTensor],
     scratch: Iterable[DType],
     rows: int,
     cols: int,
-) -> GridAreas:
+) -> Areas:
     """Areas of a tile whose scratch holds whole tiles of the given types."""
-    return GridAreas(
+    return Areas(
         inputs=tuple(t.tile_bytes(rows, cols) for t in loads),
         outputs=tuple(t.tile_bytes(rows, cols) for t in stores),
         scratch=tuple(tile_bytes(dtype, rows, cols) for dtype in scratch),
@@ -141,7 +127,7 @@ def grid_tiling(
     line: int,
     chip: Chip,
     overrides: Mapping[str, Any],
-    areas: Callable[[int, int], GridAreas],
+    areas: Callable[[int, int], Areas],
 ) -> GridTiling:
     """Tiles as large as UB holds twice, of nearly equal size, one for every core at least.
 
@@ -183,12 +169,6 @@ def grid_tiling(
 
 def _piece(cols: int, pieces: int, line: int) -> int:
     return min(cols, round_up(ceil_div(cols, pieces), line)) if pieces > 1 else cols
-
-
-def allocate_areas(builder: ProgramBuilder, areas: GridAreas, buffers: int) -> Stream:
-    """The rings and the scratch of a kernel."""
-    memory = builder.memory(CoreKind.AIV)
-    return vector_stream.allocate(memory, areas.inputs, areas.outputs, areas.scratch, buffers)
 
 
 def place_grid(

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from npusim.errors import CapacityError, ParameterError
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.buffers import Allocator, Buffer, PingPong
-from npusim.isa.spaces import Pipe, Space
+from npusim.isa.builder import ProgramBuilder
+from npusim.isa.spaces import CoreKind, Pipe, Space
 from npusim.ops.common.fractals import round_up
 from npusim.ops.common.hashing import cached_hash
 
@@ -123,3 +124,22 @@ def drain(k: BlockBuilder, stream: Stream) -> None:
 
 def _part(buffer: Buffer, sizes: tuple[int, ...], index: int) -> Buffer:
     return buffer.part(str(index), sum(sizes[:index]), sizes[index])
+
+
+@dataclass(frozen=True)
+class Areas:
+    """Bytes of the UB areas of one tile; the kernel says what its scratch is."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    scratch: tuple[int, ...]
+
+    def needed(self, buffers: int) -> int:
+        """UB bytes with rings of some depth."""
+        return stream_bytes(self.inputs, self.outputs, self.scratch, buffers)
+
+
+def allocate_areas(builder: ProgramBuilder, areas: Areas, buffers: int) -> Stream:
+    """The rings and the scratch of a kernel."""
+    memory = builder.memory(CoreKind.AIV)
+    return allocate(memory, areas.inputs, areas.outputs, areas.scratch, buffers)

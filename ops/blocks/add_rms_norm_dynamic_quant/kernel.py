@@ -12,7 +12,7 @@ from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
-from npusim.isa.spaces import CoreKind, Pipe
+from npusim.isa.spaces import Pipe
 from npusim.ops.blocks.add_rms_norm_dynamic_quant import split
 from npusim.ops.blocks.add_rms_norm_dynamic_quant.params import AddNormQuantParams, tensors
 from npusim.ops.blocks.add_rms_norm_dynamic_quant.tiling import (
@@ -20,13 +20,12 @@ from npusim.ops.blocks.add_rms_norm_dynamic_quant.tiling import (
     split_areas,
     whole_areas,
 )
-from npusim.ops.common import vector_stream
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.row_formulas import RowScratch, quantise_rows, root_mean_square
 from npusim.ops.common.row_ops import PIECE, Rows, by_narrow_row, by_row_number
 from npusim.ops.common.row_stream import place_rows, stream_rows
 from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 STAGE = "add_rms_norm_dynamic_quant"
@@ -42,9 +41,7 @@ def build(
     sizes = (
         whole_areas(params, tiling.tile_rows) if whole else split_areas(params, tiling.tile_cols)
     )
-    stream = vector_stream.allocate(
-        builder.memory(CoreKind.AIV), sizes.inputs, sizes.outputs, sizes.scratch, tiling.buffers
-    )
+    stream = allocate_areas(builder, sizes, tiling.buffers)
     if not whole:
         split.place(builder, STAGE, params, tiling, stream, gm)
         return builder.finish()

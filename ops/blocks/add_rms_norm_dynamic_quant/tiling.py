@@ -17,7 +17,7 @@ from npusim.ops.common.fractals import ceil_div, round_up
 from npusim.ops.common.row_formulas import row_scratch_bytes
 from npusim.ops.common.row_ops import LANES, PIECE, mapped_bytes
 from npusim.ops.common.row_stream import balanced_rows
-from npusim.ops.common.vector_stream import check_cores, check_fit, stream_bytes
+from npusim.ops.common.vector_stream import Areas, check_cores, check_fit
 
 _NAME = "add_rms_norm_dynamic_quant"
 _MOST_ROWS = 64
@@ -37,22 +37,13 @@ class AddNormQuantTiling:
     cores: int
 
 
-@dataclass(frozen=True)
-class Areas:
-    """Bytes of the UB areas.
+def whole_areas(params: AddNormQuantParams, rows: int) -> Areas:
+    """Areas of tiles of whole rows.
 
     Scratch of whole rows: the rows in fp32, a second copy (two smoothings only), the shared
     rows, pieces, lanes, numbers, blocks. Scratch of split rows: a piece in fp32, a second one,
     the sum of the row, then lanes, number and block of the root and of every int8 row.
     """
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scratch: tuple[int, ...]
-
-
-def whole_areas(params: AddNormQuantParams, rows: int) -> Areas:
-    """Areas of tiles of whole rows."""
     # 8-bit rows lie 32 elements apart, and conversions keep the place of every element.
     pitch = params.ys[0].pitch
     again = pitch if params.smooths == 2 else 0
@@ -90,7 +81,7 @@ def needed_bytes(params: AddNormQuantParams, tiling: AddNormQuantTiling) -> int:
     """UB bytes of a tiling."""
     whole = tiling.tile_cols >= params.cols
     a = whole_areas(params, tiling.tile_rows) if whole else split_areas(params, tiling.tile_cols)
-    return stream_bytes(a.inputs, a.outputs, a.scratch, tiling.buffers)
+    return a.needed(tiling.buffers)
 
 
 def tiling(

@@ -17,15 +17,10 @@ from npusim.isa.instructions import Opcode, Operand
 from npusim.isa.program import Program
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.apply_adamw.params import AdamWParams, areas, tensors
-from npusim.ops.common.grid_stream import (
-    GridTiling,
-    allocate_areas,
-    place_grid,
-    stream_grid,
-)
+from npusim.ops.common.grid_stream import GridTiling, place_grid, stream_grid
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 

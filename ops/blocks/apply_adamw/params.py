@@ -10,16 +10,11 @@ from npusim.chips.model import Chip
 from npusim.errors import ParameterError
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
-from npusim.ops.common.grid_stream import (
-    GridAreas,
-    GridTensor,
-    GridTiling,
-    grid_areas,
-    grid_tiling,
-)
+from npusim.ops.common.grid_stream import GridTensor, GridTiling, grid_areas, grid_tiling
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.raw_inputs import positive, values
 from npusim.ops.common.row_params import FLOATS, LARGEST
+from npusim.ops.common.vector_stream import Areas
 
 DEFAULTS: dict[str, Any] = {
     "elements": 1048576,
@@ -140,7 +135,7 @@ def make_inputs(params: AdamWParams, seed: int, names: frozenset[str]) -> Arrays
     }
 
 
-def areas(params: AdamWParams, rows: int, cols: int) -> GridAreas:
+def areas(params: AdamWParams, rows: int, cols: int) -> Areas:
     """UB areas of a tile; scratch: two of fp32, and all inputs in fp32 if they are narrower."""
     wide = 2 if params.dtype is DType.FP32 else 2 + len(params.loads)
     return grid_areas(params.loads, params.stores, (DType.FP32,) * wide, rows, cols)

@@ -9,7 +9,6 @@ from npusim.chips.model import Chip
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments, options_of
 from npusim.ops.common.grid_stream import (
-    GridAreas,
     GridTensor,
     GridTiling,
     grid_areas,
@@ -19,6 +18,7 @@ from npusim.ops.common.grid_stream import (
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.row_ops import BLOCK
 from npusim.ops.common.row_params import FLOATS, LARGEST, random_inputs
+from npusim.ops.common.vector_stream import Areas
 
 DEFAULTS: dict[str, Any] = {
     "op": "add",
@@ -115,7 +115,7 @@ def make_inputs(params: BroadcastParams, seed: int, names: frozenset[str]) -> Ar
     return random_inputs(tensors(params), seed, names)
 
 
-def areas(params: BroadcastParams, rows: int, cols: int) -> GridAreas:
+def areas(params: BroadcastParams, rows: int, cols: int) -> Areas:
     """UB areas of a tile.
 
     Scratch: the tile in fp32 (fp32 tensors need none), y in fp32, y over blocks.

@@ -19,18 +19,12 @@ from npusim.ops.blocks.clipped_swiglu.params import (
 )
 from npusim.ops.common.activations import one_plus_exp
 from npusim.ops.common.fractals import round_up
-from npusim.ops.common.grid_stream import (
-    GridTiling,
-    allocate_areas,
-    place_grid,
-    stream_grid,
-    wide_tile,
-)
+from npusim.ops.common.grid_stream import GridTiling, place_grid, stream_grid, wide_tile
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.rotation import split_pairs
 from npusim.ops.common.row_ops import Rows
 from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32

@@ -11,7 +11,6 @@ from npusim.errors import ParameterError
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
 from npusim.ops.common.grid_stream import (
-    GridAreas,
     GridTensor,
     GridTiling,
     grid_areas,
@@ -22,6 +21,7 @@ from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.raw_inputs import values
 from npusim.ops.common.row_params import FLOATS, LARGEST
 from npusim.ops.common.tiles import share
+from npusim.ops.common.vector_stream import Areas
 
 DEFAULTS: dict[str, Any] = {
     "rows": 256,
@@ -133,11 +133,11 @@ def used_rows(params: ClippedSwigluParams, control: Arrays) -> int:
     return total
 
 
-def areas(params: ClippedSwigluParams, rows: int, cols: int) -> GridAreas:
+def areas(params: ClippedSwigluParams, rows: int, cols: int) -> Areas:
     """UB areas of a tile; scratch in fp32: a, b, the divisor, and pairs if interleaved."""
     plain = grid_areas(params.loads, (params.store,), (DType.FP32,) * 3, rows, cols)
     pairs = (tile_bytes(DType.FP32, rows, 2 * cols),) if params.interleaved else ()
-    return GridAreas(plain.inputs, plain.outputs, (*plain.scratch, *pairs))
+    return Areas(plain.inputs, plain.outputs, (*plain.scratch, *pairs))
 
 
 def tiling(params: ClippedSwigluParams, chip: Chip, overrides: Mapping[str, Any]) -> GridTiling:

@@ -21,13 +21,13 @@ from npusim.ops.blocks.dequant_swiglu_quant.params import (
 )
 from npusim.ops.common.activations import silu
 from npusim.ops.common.fractals import round_up
-from npusim.ops.common.grid_stream import GridTiling, allocate_areas, place_grid, stream_grid
+from npusim.ops.common.grid_stream import GridTiling, place_grid, stream_grid
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.row_formulas import RowScratch, quantise_rows
 from npusim.ops.common.row_ops import Rows, by_row_number, by_shared_row, spread
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32

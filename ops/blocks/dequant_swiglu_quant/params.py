@@ -7,7 +7,7 @@ from typing import Any
 from npusim.chips.model import Chip
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
-from npusim.ops.common.grid_stream import GridAreas, GridTensor, grid_areas, tile_bytes
+from npusim.ops.common.grid_stream import GridTensor, grid_areas, tile_bytes
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.raw_inputs import positive, values
 from npusim.ops.common.row_formulas import row_scratch_bytes
@@ -18,6 +18,7 @@ from npusim.ops.common.row_params import (
     random_inputs,
     row_tiling,
 )
+from npusim.ops.common.vector_stream import Areas
 
 TYPES = {**NARROW_FLOATS, "int32": DType.INT32}
 DEFAULTS: dict[str, Any] = {
@@ -127,7 +128,7 @@ def make_inputs(params: DequantSwigluQuantParams, seed: int, names: frozenset[st
     return made
 
 
-def areas(params: DequantSwigluQuantParams, rows: int) -> GridAreas:
+def areas(params: DequantSwigluQuantParams, rows: int) -> Areas:
     """UB areas of a tile.
 
     Scratch: both halves in fp32, the divisor (later magnitudes), lanes, numbers and blocks of

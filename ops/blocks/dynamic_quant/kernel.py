@@ -10,17 +10,16 @@ from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
-from npusim.isa.spaces import CoreKind, Pipe
+from npusim.isa.spaces import Pipe
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.dynamic_quant.params import DynamicQuantParams, areas, tensors
-from npusim.ops.common import vector_stream
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.row_formulas import RowScratch, quantise_rows
 from npusim.ops.common.row_ops import Rows, by_shared_row
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.row_stream import place_rows, stream_rows
 from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 
@@ -28,10 +27,7 @@ def build(params: DynamicQuantParams, tiling: RowTiling, chip: Chip, control: Ar
     """The program of one dynamic quantisation."""
     builder = ProgramBuilder.for_chip("dynamic_quant", chip)
     gm = declare(builder, tensors(params))
-    sizes = areas(params, tiling.tile_rows)
-    stream = vector_stream.allocate(
-        builder.memory(CoreKind.AIV), sizes.inputs, sizes.outputs, sizes.scratch, tiling.buffers
-    )
+    stream = allocate_areas(builder, areas(params, tiling.tile_rows), tiling.buffers)
     place_rows(
         builder,
         "dynamic_quant",

@@ -11,7 +11,7 @@ from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.row_ops import BLOCK, LANES, mapped_bytes
 from npusim.ops.common.row_params import FLOATS, LARGEST, RowTiling, random_inputs, row_tiling
 from npusim.ops.common.row_stream import RowTensor
-from npusim.ops.common.vector_stream import stream_bytes
+from npusim.ops.common.vector_stream import Areas
 
 DEFAULTS: dict[str, Any] = {"rows": 256, "cols": 1024, "dtype": "bf16", "smooth": False}
 
@@ -72,22 +72,13 @@ def make_inputs(params: DynamicQuantParams, seed: int, names: frozenset[str]) ->
     return random_inputs(tensors(params), seed, names)
 
 
-@dataclass(frozen=True)
-class Areas:
-    """Bytes of the UB areas for tiles of some rows.
+def areas(params: DynamicQuantParams, rows: int) -> Areas:
+    """UB areas of a tile.
 
     Scratch, in this order: the rows in fp32, then int32, then fp16 (first: raw smoothing
     scales), a piece of magnitudes, lanes, numbers of the rows, the same over blocks, smoothing
     scales in fp32.
     """
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scratch: tuple[int, ...]
-
-
-def areas(params: DynamicQuantParams, rows: int) -> Areas:
-    """UB areas of a tile."""
     # 8-bit rows lie 32 elements apart, and conversions keep the place of every element.
     pitch = params.stores[0].pitch
     scratch = (
@@ -113,6 +104,6 @@ def tiling(params: DynamicQuantParams, chip: Chip, overrides: Mapping[str, Any])
 
     def needed(rows: int, buffers: int) -> int:
         a = areas(params, rows)
-        return stream_bytes(a.inputs, a.outputs, a.scratch, buffers)
+        return a.needed(buffers)
 
     return row_tiling("dynamic_quant", params.rows, chip, overrides, needed)

@@ -8,18 +8,18 @@ from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode
-from npusim.isa.program import Program, TensorKind
-from npusim.isa.spaces import CoreKind, Pipe
+from npusim.isa.program import Program
+from npusim.isa.spaces import Pipe
 from npusim.ops.blocks.elementwise.expressions import CONSTANT, EXPRESSIONS, Tile
 from npusim.ops.blocks.elementwise.params import ElementwiseParams, Function, tensors
 from npusim.ops.blocks.elementwise.tiling import ElementwiseTiling, core_elements, parts
 from npusim.ops.common import vector_stream
-from npusim.ops.common.operator import Arrays, TensorRole
+from npusim.ops.common.operator import Arrays
+from npusim.ops.common.tensors import declare
 from npusim.ops.common.tiles import LOOP_CYCLES
-from npusim.ops.common.vector_stream import TILES_PER_BLOCK, Stream
+from npusim.ops.common.vector_stream import TILES_PER_BLOCK, Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
-_KIND = {TensorRole.INPUT: TensorKind.INPUT, TensorRole.OUTPUT: TensorKind.OUTPUT}
 _NAMES = ("x", "y")
 
 
@@ -28,11 +28,9 @@ def build(
 ) -> Program:
     """The program of one elementwise operator."""
     builder = ProgramBuilder.for_chip(f"elementwise {params.function.value}", chip)
-    gm = {t.name: builder.tensor(t.name, t.dtype, t.shape, _KIND[t.role]) for t in tensors(params)}
+    gm = declare(builder, tensors(params))
     sizes = parts(params, tiling.tile_elements)
-    stream = vector_stream.allocate(
-        builder.memory(CoreKind.AIV), sizes.inputs, sizes.outputs, sizes.scratch, tiling.buffers
-    )
+    stream = allocate_areas(builder, sizes, tiling.buffers)
     share = core_elements(params, tiling.cores)
     for core in range(tiling.cores):
         first, end = core * share, min((core + 1) * share, params.elements)

@@ -11,7 +11,7 @@ from npusim.ops.blocks.elementwise.expressions import SCRATCH
 from npusim.ops.blocks.elementwise.params import ElementwiseParams
 from npusim.ops.common.arguments import with_overrides
 from npusim.ops.common.fractals import ceil_div, round_up
-from npusim.ops.common.vector_stream import MAX_REPEATS, check_cores, check_fit, stream_bytes
+from npusim.ops.common.vector_stream import MAX_REPEATS, Areas, check_cores, check_fit
 
 _LINE_BYTES = 512
 _REPEAT_BYTES = 256
@@ -26,16 +26,7 @@ class ElementwiseTiling:
     cores: int
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Bytes of the UB areas for tiles of a given size."""
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scratch: tuple[int, ...]
-
-
-def parts(params: ElementwiseParams, elements: int) -> Parts:
+def parts(params: ElementwiseParams, elements: int) -> Areas:
     """UB areas of one tile: tensors as they are in GM, and operands in the compute type.
 
     Scratch holds, in this order, the converted inputs (and result, in place of x) where the
@@ -44,7 +35,7 @@ def parts(params: ElementwiseParams, elements: int) -> Parts:
     own = SCRATCH.get(params.function, 0)
     converted = sum(dtype is not params.compute for dtype in params.input_types)
     # int32 results of a wide cast pass through fp16 to int8 in one more area.
-    return Parts(
+    return Areas(
         inputs=tuple(elements * dtype.size_bytes for dtype in params.input_types),
         outputs=(elements * params.out.size_bytes,),
         scratch=(elements * params.compute.size_bytes,) * (converted + own),
@@ -54,7 +45,7 @@ def parts(params: ElementwiseParams, elements: int) -> Parts:
 def needed_bytes(params: ElementwiseParams, elements: int, buffers: int) -> int:
     """UB bytes of a tiling."""
     p = parts(params, elements)
-    return stream_bytes(p.inputs, p.outputs, p.scratch, buffers)
+    return p.needed(buffers)
 
 
 def tiling(

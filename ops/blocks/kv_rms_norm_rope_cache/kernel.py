@@ -17,7 +17,7 @@ from npusim.isa.buffers import Buffer
 from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program, Tensor
-from npusim.isa.spaces import CoreKind, Pipe
+from npusim.isa.spaces import Pipe
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.kv_rms_norm_rope_cache.params import NAME, KvCacheParams, areas, tensors
 from npusim.ops.common import vector_stream
@@ -28,7 +28,7 @@ from npusim.ops.common.row_ops import Rows, by_row_number, by_shared_row
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.tensors import declare
 from npusim.ops.common.tiles import LOOP_CYCLES, share
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32
@@ -44,10 +44,7 @@ def build(params: KvCacheParams, tiling: RowTiling, chip: Chip, control: Arrays)
     slots = _checked_slots(params, control)
     builder = ProgramBuilder.for_chip(NAME, chip)
     gm = declare(builder, tensors(params))
-    sizes = areas(params, tiling.tile_rows)
-    stream = vector_stream.allocate(
-        builder.memory(CoreKind.AIV), sizes.inputs, sizes.outputs, sizes.scratch, tiling.buffers
-    )
+    stream = allocate_areas(builder, areas(params, tiling.tile_rows), tiling.buffers)
     for core in range(min(tiling.cores, params.rows)):
         first, count = share(params.rows, tiling.cores, core)
         aiv = builder.aiv(core)

@@ -30,7 +30,7 @@ from npusim.ops.common.row_formulas import row_scratch_bytes
 from npusim.ops.common.row_ops import mapped_bytes
 from npusim.ops.common.row_params import LARGEST, NARROW_FLOATS, RowTiling, row_tiling
 from npusim.ops.common.row_stream import RowTensor
-from npusim.ops.common.vector_stream import stream_bytes
+from npusim.ops.common.vector_stream import Areas
 
 NAME = "kv_rms_norm_rope_cache"
 DEFAULTS: dict[str, Any] = {
@@ -221,9 +221,8 @@ def make_inputs(params: KvCacheParams, seed: int, names: frozenset[str]) -> Arra
     return made
 
 
-@dataclass(frozen=True)
-class Areas:
-    """Bytes of the UB areas for tiles of some rows.
+def areas(params: KvCacheParams, rows: int) -> Areas:
+    """UB areas of a tile.
 
     Scratch, in this order: rows in fp32, gamma in fp32, pieces, lanes, numbers, blocks, pairs
     split, the same rotated, cos and sin in fp32, rows of ``v`` in fp32 (an int8 cache of them
@@ -231,14 +230,6 @@ class Areas:
 
     Outputs: rows of both caches, then dense rows where the cache has another type.
     """
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scratch: tuple[int, ...]
-
-
-def areas(params: KvCacheParams, rows: int) -> Areas:
-    """UB areas of a tile."""
     table = rows * params.rope * 4
     value = rows * params.value * 4 if params.quantised[1] else 0
     dense = (t.tile_bytes(rows) if params.quantised[i] else 0 for i, t in enumerate(params.stores))
@@ -266,6 +257,6 @@ def tiling(params: KvCacheParams, chip: Chip, overrides: Mapping[str, Any]) -> R
 
     def needed(rows: int, buffers: int) -> int:
         a = areas(params, rows)
-        return stream_bytes(a.inputs, a.outputs, a.scratch, buffers)
+        return a.needed(buffers)
 
     return row_tiling(NAME, params.rows, chip, overrides, needed)

@@ -17,7 +17,6 @@ from npusim.isa.spaces import Pipe
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.layer_norm.params import SHARED, LayerNormParams, areas, tensors
 from npusim.ops.common.fractals import round_up
-from npusim.ops.common.grid_stream import allocate_areas
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.row_formulas import RowScratch, root_mean_square
 from npusim.ops.common.row_ops import (
@@ -32,7 +31,7 @@ from npusim.ops.common.row_ops import (
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.row_stream import place_rows, stream_rows
 from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32

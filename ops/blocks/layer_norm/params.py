@@ -8,12 +8,12 @@ from npusim.chips.model import Chip
 from npusim.errors import ParameterError
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
-from npusim.ops.common.grid_stream import GridAreas
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.row_formulas import row_scratch_bytes
 from npusim.ops.common.row_ops import mapped_bytes
 from npusim.ops.common.row_params import FLOATS, LARGEST, RowTiling, random_inputs, row_tiling
 from npusim.ops.common.row_stream import RowTensor
+from npusim.ops.common.vector_stream import Areas
 
 DEFAULTS: dict[str, Any] = {"rows": 256, "cols": 1024, "dtype": "fp16", "epsilon": 1e-5}
 SHARED = ("gamma", "beta")
@@ -78,13 +78,13 @@ def make_inputs(params: LayerNormParams, seed: int, names: frozenset[str]) -> Ar
     return random_inputs(tensors(params), seed, names)
 
 
-def areas(params: LayerNormParams, rows: int) -> GridAreas:
+def areas(params: LayerNormParams, rows: int) -> Areas:
     """UB areas of a tile.
 
     Scratch: the rows in fp32, gamma and beta in their type, pieces, lanes, numbers, blocks.
     """
     wide = RowTensor("", DType.FP32, params.cols)
-    return GridAreas(
+    return Areas(
         inputs=(params.load.tile_bytes(rows),),
         outputs=tuple(t.tile_bytes(rows) for t in params.stores),
         scratch=(

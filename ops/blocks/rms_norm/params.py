@@ -12,7 +12,7 @@ from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.row_ops import BLOCK, LANES, mapped_bytes
 from npusim.ops.common.row_params import FLOATS, LARGEST, RowTiling, random_inputs, row_tiling
 from npusim.ops.common.row_stream import RowTensor
-from npusim.ops.common.vector_stream import stream_bytes
+from npusim.ops.common.vector_stream import Areas
 
 DEFAULTS: dict[str, Any] = {
     "rows": 256,
@@ -84,21 +84,12 @@ def make_inputs(params: RmsNormParams, seed: int, names: frozenset[str]) -> Arra
     return random_inputs(tensors(params), seed, names)
 
 
-@dataclass(frozen=True)
-class Areas:
-    """Bytes of the UB areas for tiles of some rows.
+def areas(params: RmsNormParams, rows: int) -> Areas:
+    """UB areas of a tile.
 
     Scratch, in this order: the rows in fp32 (first: raw gamma; fp32 rows need none), gamma in
     fp32, a piece of squares, lanes, numbers of the rows, the same over blocks.
     """
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scratch: tuple[int, ...]
-
-
-def areas(params: RmsNormParams, rows: int) -> Areas:
-    """UB areas of a tile."""
     wide = RowTensor("", DType.FP32, params.cols)
     return Areas(
         inputs=tuple(t.tile_bytes(rows) for t in params.loads),
@@ -123,6 +114,6 @@ def tiling(params: RmsNormParams, chip: Chip, overrides: Mapping[str, Any]) -> R
 
     def needed(rows: int, buffers: int) -> int:
         a = areas(params, rows)
-        return stream_bytes(a.inputs, a.outputs, a.scratch, buffers)
+        return a.needed(buffers)
 
     return row_tiling("rms_norm", params.rows, chip, overrides, needed)

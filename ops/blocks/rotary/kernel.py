@@ -7,16 +7,14 @@ from npusim.isa.buffers import Buffer
 from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode, Operand
 from npusim.isa.program import Program
-from npusim.isa.spaces import CoreKind
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.rotary.params import RotaryParams, areas, tensors
-from npusim.ops.common import vector_stream
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.rotation import rotate_half
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.row_stream import place_rows, stream_rows
 from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32
@@ -26,10 +24,7 @@ def build(params: RotaryParams, tiling: RowTiling, chip: Chip, control: Arrays) 
     """The program of one rotary embedding."""
     builder = ProgramBuilder.for_chip("rotary", chip)
     gm = declare(builder, tensors(params))
-    sizes = areas(params, tiling.tile_rows)
-    stream = vector_stream.allocate(
-        builder.memory(CoreKind.AIV), sizes.inputs, sizes.outputs, sizes.scratch, tiling.buffers
-    )
+    stream = allocate_areas(builder, areas(params, tiling.tile_rows), tiling.buffers)
     place_rows(
         builder,
         "rotary",

@@ -11,7 +11,7 @@ from npusim.ops.common.arguments import Arguments
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.row_params import FLOATS, LARGEST, RowTiling, random_inputs, row_tiling
 from npusim.ops.common.row_stream import RowTensor
-from npusim.ops.common.vector_stream import stream_bytes
+from npusim.ops.common.vector_stream import Areas
 
 DEFAULTS: dict[str, Any] = {"tokens": 256, "heads": 16, "dim": 64, "dtype": "bf16"}
 _STEP = 16
@@ -83,21 +83,12 @@ def make_inputs(params: RotaryParams, seed: int, names: frozenset[str]) -> Array
     return random_inputs(tensors(params), seed, names, log2_max=0)
 
 
-@dataclass(frozen=True)
-class Areas:
-    """Bytes of the UB areas for tiles of some tokens.
+def areas(params: RotaryParams, tokens: int) -> Areas:
+    """UB areas of a tile.
 
     Scratch, in this order: heads in fp32 (fp32 inputs need none), rotated heads, cos and sin in
     fp32 (fp32 inputs need neither).
     """
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scratch: tuple[int, ...]
-
-
-def areas(params: RotaryParams, tokens: int) -> Areas:
-    """UB areas of a tile."""
     heads = tokens * params.heads * params.dim * 4
     table = tokens * params.dim * 4
     wide = params.dtype is DType.FP32
@@ -117,6 +108,6 @@ def tiling(params: RotaryParams, chip: Chip, overrides: Mapping[str, Any]) -> Ro
 
     def needed(rows: int, buffers: int) -> int:
         a = areas(params, rows)
-        return stream_bytes(a.inputs, a.outputs, a.scratch, buffers)
+        return a.needed(buffers)
 
     return row_tiling("rotary", params.tokens, chip, overrides, needed)

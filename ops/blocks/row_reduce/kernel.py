@@ -23,7 +23,6 @@ from npusim.ops.blocks.row_reduce.params import (
 )
 from npusim.ops.common import vector_stream
 from npusim.ops.common.fractals import ceil_div, round_up
-from npusim.ops.common.grid_stream import allocate_areas
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.row_ops import (
     LANES,
@@ -37,7 +36,7 @@ from npusim.ops.common.row_ops import (
 )
 from npusim.ops.common.tensors import declare
 from npusim.ops.common.tiles import LOOP_CYCLES, share
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32

@@ -10,12 +10,12 @@ from npusim.errors import ParameterError
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments, options_of, with_overrides
 from npusim.ops.common.fractals import ceil_div, round_up
-from npusim.ops.common.grid_stream import GridAreas, GridTensor, tile_bytes
+from npusim.ops.common.grid_stream import GridTensor, tile_bytes
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.row_ops import LANES, PIECE
 from npusim.ops.common.row_params import FLOATS, LARGEST, random_inputs
 from npusim.ops.common.row_stream import balanced_rows
-from npusim.ops.common.vector_stream import check_cores, check_fit
+from npusim.ops.common.vector_stream import Areas, check_cores, check_fit
 
 DEFAULTS: dict[str, Any] = {"op": "sum", "rows": 1024, "cols": 1024, "dtype": "fp32"}
 _MOST_ROWS = 64  # one reduction gives a number per row: a block of them fits one repeat
@@ -88,13 +88,13 @@ def make_inputs(params: RowReduceParams, seed: int, names: frozenset[str]) -> Ar
     return random_inputs(tensors(params), seed, names)
 
 
-def areas(params: RowReduceParams, rows: int, cols: int) -> GridAreas:
+def areas(params: RowReduceParams, rows: int, cols: int) -> Areas:
     """UB areas of a tile.
 
     Scratch: a piece in fp32, the numbers in fp32 (fp32 tensors need neither), lanes.
     """
     narrow = params.dtype is not DType.FP32
-    return GridAreas(
+    return Areas(
         inputs=(params.x.tile_bytes(rows, cols),),
         outputs=(params.y.tile_bytes(rows, cols),),
         scratch=(

@@ -5,17 +5,15 @@ from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
-from npusim.isa.spaces import CoreKind
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.softmax.params import SoftmaxParams, areas, tensors
-from npusim.ops.common import vector_stream
 from npusim.ops.common.fractals import round_up
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.row_ops import MAXIMUM, SUM, Rows, by_row_number, reduce_rows, spread
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.row_stream import place_rows, stream_rows
 from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 
@@ -23,10 +21,7 @@ def build(params: SoftmaxParams, tiling: RowTiling, chip: Chip, control: Arrays)
     """The program of one softmax."""
     builder = ProgramBuilder.for_chip("softmax", chip)
     gm = declare(builder, tensors(params))
-    sizes = areas(params, tiling.tile_rows)
-    stream = vector_stream.allocate(
-        builder.memory(CoreKind.AIV), sizes.inputs, sizes.outputs, sizes.scratch, tiling.buffers
-    )
+    stream = allocate_areas(builder, areas(params, tiling.tile_rows), tiling.buffers)
     place_rows(
         builder,
         "softmax",

@@ -11,7 +11,7 @@ from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.row_ops import BLOCK, LANES
 from npusim.ops.common.row_params import FLOATS, LARGEST, RowTiling, random_inputs, row_tiling
 from npusim.ops.common.row_stream import RowTensor
-from npusim.ops.common.vector_stream import stream_bytes
+from npusim.ops.common.vector_stream import Areas
 
 DEFAULTS: dict[str, Any] = {"rows": 256, "cols": 1024, "dtype": "fp16"}
 
@@ -63,21 +63,12 @@ def make_inputs(params: SoftmaxParams, seed: int, names: frozenset[str]) -> Arra
     return random_inputs(tensors(params), seed, names, log2_max=3)
 
 
-@dataclass(frozen=True)
-class Areas:
-    """Bytes of the UB areas for tiles of some rows.
+def areas(params: SoftmaxParams, rows: int) -> Areas:
+    """UB areas of a tile.
 
     Scratch, in this order: the rows in fp32 (fp32 rows need none), lanes, numbers of the rows,
     these over blocks.
     """
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scratch: tuple[int, ...]
-
-
-def areas(params: SoftmaxParams, rows: int) -> Areas:
-    """UB areas of a tile."""
     pitch = 0 if params.dtype is DType.FP32 else RowTensor("", DType.FP32, params.cols).pitch
     return Areas(
         inputs=(params.load.tile_bytes(rows),),
@@ -95,6 +86,6 @@ def tiling(params: SoftmaxParams, chip: Chip, overrides: Mapping[str, Any]) -> R
 
     def needed(rows: int, buffers: int) -> int:
         a = areas(params, rows)
-        return stream_bytes(a.inputs, a.outputs, a.scratch, buffers)
+        return a.needed(buffers)
 
     return row_tiling("softmax", params.rows, chip, overrides, needed)

@@ -16,12 +16,12 @@ from npusim.isa.spaces import Pipe
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.static_quant.params import StaticQuantParams, areas, tensors
 from npusim.ops.common.fractals import ceil_div, round_up
-from npusim.ops.common.grid_stream import GridTiling, allocate_areas, place_grid, stream_grid
+from npusim.ops.common.grid_stream import GridTiling, place_grid, stream_grid
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.row_formulas import to_int8
 from npusim.ops.common.row_ops import BLOCK, Rows, by_shared_row
 from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32

@@ -8,7 +8,6 @@ from npusim.chips.model import Chip
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
 from npusim.ops.common.grid_stream import (
-    GridAreas,
     GridTensor,
     GridTiling,
     grid_areas,
@@ -18,6 +17,7 @@ from npusim.ops.common.grid_stream import (
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.raw_inputs import positive
 from npusim.ops.common.row_params import FLOATS, LARGEST, random_inputs
+from npusim.ops.common.vector_stream import Areas
 
 DEFAULTS: dict[str, Any] = {
     "rows": 256,
@@ -97,7 +97,7 @@ def make_inputs(params: StaticQuantParams, seed: int, names: frozenset[str]) -> 
     return made
 
 
-def areas(params: StaticQuantParams, rows: int, cols: int) -> GridAreas:
+def areas(params: StaticQuantParams, rows: int, cols: int) -> Areas:
     """UB areas of a tile.
 
     Scratch: the rows in fp32, then int32, then fp16; a block of one number; scale and offset

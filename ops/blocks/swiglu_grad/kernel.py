@@ -12,17 +12,10 @@ from npusim.isa.program import Program
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.swiglu_grad.params import SwigluGradParams, areas, tensors
 from npusim.ops.common.activations import one_plus_exp
-from npusim.ops.common.grid_stream import (
-    GridTiling,
-    allocate_areas,
-    in_ub,
-    place_grid,
-    stream_grid,
-    wide_tile,
-)
+from npusim.ops.common.grid_stream import GridTiling, in_ub, place_grid, stream_grid, wide_tile
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 

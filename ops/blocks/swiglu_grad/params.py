@@ -7,15 +7,10 @@ from typing import Any
 from npusim.chips.model import Chip
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
-from npusim.ops.common.grid_stream import (
-    GridAreas,
-    GridTensor,
-    GridTiling,
-    grid_areas,
-    grid_tiling,
-)
+from npusim.ops.common.grid_stream import GridTensor, GridTiling, grid_areas, grid_tiling
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.row_params import FLOATS, LARGEST, random_inputs
+from npusim.ops.common.vector_stream import Areas
 
 DEFAULTS: dict[str, Any] = {"rows": 256, "cols": 1024, "dtype": "bf16"}
 _LINE_BYTES = 512
@@ -73,7 +68,7 @@ def make_inputs(params: SwigluGradParams, seed: int, names: frozenset[str]) -> A
     return random_inputs(tensors(params), seed, names)
 
 
-def areas(params: SwigluGradParams, rows: int, cols: int) -> GridAreas:
+def areas(params: SwigluGradParams, rows: int, cols: int) -> Areas:
     """UB areas of a tile; scratch in fp32: two, and the inputs where they are narrower."""
     wide = 2 if params.dtype is DType.FP32 else 2 + len(params.loads)
     return grid_areas(params.loads, params.stores, (DType.FP32,) * wide, rows, cols)

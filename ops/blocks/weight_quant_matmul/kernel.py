@@ -20,13 +20,12 @@ from npusim.ops.blocks.weight_quant_matmul.tiling import WeightQuantTiling, wide
 from npusim.ops.blocks.weight_quant_matmul.widen import Widener
 from npusim.ops.common import matmul_loop
 from npusim.ops.common.fractals import ceil_div
-from npusim.ops.common.grid_stream import allocate_areas
 from npusim.ops.common.matmul_loop import MatmulLoop
 from npusim.ops.common.matmul_walk import Place, Visit, visits_of
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.tensors import declare
 from npusim.ops.common.tiles import share
-from npusim.ops.common.vector_stream import Stream
+from npusim.ops.common.vector_stream import Stream, allocate_areas
 
 STAGE = "weight_quant_matmul"
 _CHUNKS_PER_BLOCK = 8

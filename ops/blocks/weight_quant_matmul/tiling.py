@@ -15,8 +15,8 @@ from npusim.numerics.formats import DType
 from npusim.ops.blocks.weight_quant_matmul.params import WeightQuantParams
 from npusim.ops.common.arguments import with_overrides
 from npusim.ops.common.fractals import FRACTAL, ceil_div, l0c_bytes, round_up
-from npusim.ops.common.grid_stream import GridAreas, tile_bytes
-from npusim.ops.common.vector_stream import check_cores, check_fit
+from npusim.ops.common.grid_stream import tile_bytes
+from npusim.ops.common.vector_stream import Areas, check_cores, check_fit
 
 _NAME = "weight_quant_matmul"
 _MOST_M, _MOST_N, _MOST_K = 128, 512, 256
@@ -52,7 +52,7 @@ class WeightQuantTiling:
         return self.base_k * self.step_k
 
 
-def widen_areas(params: WeightQuantParams, base_n: int, rows: int) -> GridAreas:
+def widen_areas(params: WeightQuantParams, base_n: int, rows: int) -> Areas:
     """UB areas of a vector core.
 
     Scratch: fp32 weights (bf16 kernels only); scale and offset of the tile's columns, first in
@@ -62,7 +62,7 @@ def widen_areas(params: WeightQuantParams, base_n: int, rows: int) -> GridAreas:
     int8 = tile_bytes(DType.INT8, rows, base_n)
     row = 4 * tile_bytes(DType.INT8, 1, base_n)
     vectors = len(params.vectors)
-    return GridAreas(
+    return Areas(
         inputs=(int8,),
         outputs=(2 * int8,),
         scratch=(4 * int8 if wide else 0, *((row,) * (2 * vectors))),
