@@ -31,6 +31,7 @@ class Tile:
     t: Operand
     u: Operand
     scalar: float
+    shift: float = 0.0
 
     def do(self, opcode: Opcode, dst: Operand, *srcs: Operand, scalar: float | None = None) -> None:
         """One instruction."""
@@ -50,6 +51,12 @@ def _unary(opcode: Opcode) -> Expression:
 
 def _scalar(opcode: Opcode) -> Expression:
     return lambda e: e.do(opcode, e.z, e.x, scalar=e.scalar)
+
+
+def _exp_linear(e: Tile) -> None:
+    e.do(Opcode.VMULS, e.z, e.x, scalar=e.scalar)
+    e.do(Opcode.VADDS, e.z, e.z, scalar=e.shift)
+    e.do(Opcode.VEXP, e.z, e.z)
 
 
 def _sigmoid(e: Tile) -> None:
@@ -104,6 +111,7 @@ EXPRESSIONS: dict[Function, Expression] = {
     F.ABS: _unary(Opcode.VABS),
     F.RELU: _unary(Opcode.VRELU),
     F.EXP: _unary(Opcode.VEXP),
+    F.EXP_LINEAR: _exp_linear,
     F.LN: _unary(Opcode.VLN),
     F.SQRT: _unary(Opcode.VSQRT),
     F.RSQRT: _unary(Opcode.VRSQRT),

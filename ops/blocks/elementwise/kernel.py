@@ -116,6 +116,6 @@ def compute(
     x, y = inputs[0], inputs[-1]
     result = z if params.out is params.compute else x
     t, u = (*work, x, x)[:2]
-    EXPRESSIONS[params.function](Tile(v, x, y, result, t, u, params.scalar))
+    EXPRESSIONS[params.function](Tile(v, x, y, result, t, u, params.scalar, params.shift))
     if result is not z:
         v.cast(z, result)

@@ -31,6 +31,7 @@ class Function(Enum):
     ABS = "abs"
     RELU = "relu"
     EXP = "exp"
+    EXP_LINEAR = "exp_linear"
     LN = "ln"
     SQRT = "sqrt"
     RSQRT = "rsqrt"
@@ -48,7 +49,7 @@ F = Function
 BINARY = frozenset({F.ADD, F.SUB, F.MUL, F.DIV, F.MAXIMUM, F.MINIMUM, F.SWIGLU, F.RELU_GRAD})
 WITH_SCALAR = frozenset({F.ADDS, F.MULS})
 INTEGER = frozenset({F.ADD, F.SUB, F.MUL, F.MAXIMUM, F.MINIMUM})
-COMPOSED = frozenset({F.SIGMOID, F.TANH, F.SILU, F.GELU, F.SWIGLU})
+COMPOSED = frozenset({F.EXP_LINEAR, F.SIGMOID, F.TANH, F.SILU, F.GELU, F.SWIGLU})
 """Functions of several instructions: 16-bit inputs are computed in fp32."""
 _POSITIVE = frozenset({F.LN, F.SQRT, F.RSQRT})
 
@@ -65,6 +66,7 @@ DEFAULTS: dict[str, Any] = {
     "y_dtype": None,
     "out": None,
     "scalar": 2.0,
+    "shift": 0.0,
     "rounding": "rint",
     "cache": "normal",
 }
@@ -79,7 +81,8 @@ class ElementwiseParams:
     Attributes:
         dtype, out: element types of x and of the output; they differ for a cast only.
         y_dtype: element type of y; where it is not that of x, fp32 is computed in.
-        scalar: second operand of adds and muls.
+        scalar: second operand of adds and muls; factor of exp_linear, exp(scalar x + shift).
+        shift: addend of exp_linear.
         rounding: of a cast.
         cache: what reading the inputs does with L2.
     """
@@ -93,6 +96,7 @@ class ElementwiseParams:
     scalar: float
     rounding: Rounding
     cache: CacheHint = CacheHint.NORMAL
+    shift: float = 0.0
 
     @property
     def elements(self) -> int:
@@ -163,6 +167,7 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> Elementwise
         scalar=given.number("scalar"),
         rounding=rounding,
         cache=given.choice("cache", HINTS),
+        shift=given.number("shift"),
     )
 
 

@@ -44,6 +44,9 @@ def _formula(params: ElementwiseParams, r: Rounded) -> Callable[[Array, Array], 
         f.MINIMUM: r.minimum,
         f.ADDS: lambda x, y: r.add(x, r.number(params.scalar, x)),
         f.MULS: lambda x, y: r.mul(x, r.number(params.scalar, x)),
+        f.EXP_LINEAR: lambda x, y: r.exp(
+            r.add(r.mul(x, r.number(params.scalar, x)), r.number(params.shift, x))
+        ),
         f.SWIGLU: lambda x, y: r.mul(r.silu(x), y),
         f.RELU_GRAD: lambda x, y: np.where(y > 0, x, np.zeros_like(x)),
     }

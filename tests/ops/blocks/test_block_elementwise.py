@@ -51,6 +51,18 @@ def test_inputs_of_two_types(check_block: Check, op: str, dtype: str, y_dtype: s
     check_block("elementwise", raw)
 
 
+@pytest.mark.parametrize(("scalar", "shift"), [(0.5, -1.0), (-2.0, 0.25)])
+def test_exp_of_a_scaled_and_shifted_input(check_block: Check, scalar: float, shift: float) -> None:
+    x = np.array([[0.0, 1.0, -1.0, 2.0, 0.5, -0.25, np.inf, -np.inf]], np.float32)
+    raw = {"op": "exp_linear", "rows": 1, "cols": 8, "dtype": "fp32"}
+    raw |= {"scalar": scalar, "shift": shift}
+    check_block("elementwise", raw, inputs={"x": x})
+    found = operator("elementwise")
+    params = found.parse(raw, load_chip("toy"), Validity.DOCUMENTED)
+    z = found.reference(params, {"x": x}, NumericsModel())["z"]
+    np.testing.assert_allclose(z, np.exp(scalar * x.astype(np.float64) + shift), rtol=1e-6)
+
+
 def test_relu_grad_passes_where_the_feature_is_positive(check_block: Check) -> None:
     x = np.arange(1, 9, dtype=np.float32)[None]
     y = np.array([[1, -1, 0, -0.0, np.nan, np.inf, -np.inf, 1e-45]], np.float32)
