@@ -1,8 +1,11 @@
-"""The tile program: some rows in at once, each out to its own slot.
+"""The tile program: token after token, its key in and out to its slot, then its value.
 
-Long rows go in pieces; keys first, then values, through one ring. The scalar unit reads a
-token's slot before it can issue the store. Flags: event i of MTE2 to MTE3 says that buffer i is
-full, of MTE3 to MTE2 that it is free.
+A core has whole tokens, so few long rows keep few cores busy (a published run of two tokens of
+130 kB takes as long as two cores need for them). Keys and values take turns in one ring: with
+one token in a tile each has a buffer of its own, and its next load waits for its last store.
+Rows that are longer than a buffer go in pieces. The scalar unit reads a token's slot before it
+can issue the store. Flags: event i of MTE2 to MTE3 says that buffer i is full, of MTE3 to MTE2
+that it is free.
 """
 
 from collections.abc import Iterator
@@ -22,7 +25,7 @@ from npusim.ops.blocks.scatter_cache.params import (
     tensors,
     tile_bytes,
 )
-from npusim.ops.common.fractals import round_up
+from npusim.ops.common.fractals import ceil_div, round_up
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.paged_cache import Cache
 from npusim.ops.common.tensors import declare
@@ -83,11 +86,14 @@ def _checked_slots(params: ScatterCacheParams, control: Arrays) -> list[int]:
 def _tiles_of(
     params: ScatterCacheParams, tiling: ScatterCacheTiling, core: int
 ) -> Iterator[tuple[str, Cache, Run]]:
-    """The tiles of one core: (input, its cache, where)."""
-    for name, cache in params.pairs:
-        grid = Grid(params.tokens, cache.width, tiling.tile_tokens, tiling.tile_cols)
-        for run in grid.runs(*share(grid.tiles, tiling.cores, core), longest=1):
-            yield name, cache, run
+    """The tiles of one core, all of one group of tokens before the next: (input, cache, where)."""
+    groups = ceil_div(params.tokens, tiling.tile_tokens)
+    first, count = share(groups, tiling.cores, core)
+    for group in range(first, first + count):
+        for name, cache in params.pairs:
+            grid = Grid(params.tokens, cache.width, tiling.tile_tokens, tiling.tile_cols)
+            for run in grid.runs(group * grid.columns, grid.columns, longest=1):
+                yield name, cache, run
 
 
 def prime(k: BlockBuilder, ring: PingPong) -> None:

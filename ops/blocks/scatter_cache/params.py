@@ -27,7 +27,6 @@ DEFAULTS: dict[str, Any] = {
     "dtype": "bf16",
 }
 _LARGEST = 2**24
-_MOST_TOKENS = 16  # of one tile: they share a load, not their stores
 _STEP = 256  # pieces of a split row are multiples of this
 
 
@@ -151,7 +150,7 @@ def tile_bytes(params: ScatterCacheParams, tokens: int, cols: int) -> int:
 def tiling(
     params: ScatterCacheParams, chip: Chip, overrides: Mapping[str, Any]
 ) -> ScatterCacheTiling:
-    """Up to 16 tokens at a time, two buffers; rows in pieces if they are long or tokens few.
+    """One token at a time, two buffers; rows in equal pieces where half of UB is too small.
 
     Raises:
         ParameterError: unknown knob, pieces that cut a 32-byte piece, too many cores.
@@ -160,13 +159,10 @@ def tiling(
     cores, half = chip.cores.aiv, chip.sizes.ub // 2
     width = max(params.width, params.value_width)
     pieces = ceil_div(tile_bytes(params, 1, width), half)
-    if params.tokens < cores:
-        pieces = max(pieces, min(ceil_div(cores, params.tokens), ceil_div(width, _STEP)))
     cols = min(width, round_up(ceil_div(width, pieces), _STEP))
     while tile_bytes(params, 1, cols) > half and cols > _STEP:
         cols -= _STEP
-    most = max(1, min(_MOST_TOKENS, half // tile_bytes(params, 1, cols)))
-    chosen = ScatterCacheTiling(min(most, ceil_div(params.tokens, cores)), cols, 2, cores)
+    chosen = ScatterCacheTiling(tile_tokens=1, tile_cols=cols, buffers=2, cores=cores)
     chosen = with_overrides("scatter_cache tiling", chosen, overrides)
     if chosen.tile_cols < width and chosen.tile_cols % params.dtype.c0:
         raise ParameterError(

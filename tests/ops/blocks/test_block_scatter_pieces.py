@@ -55,10 +55,17 @@ def test_keys_and_values(
     check_block("scatter_cache", raw, tiling=tiling)
 
 
-def test_few_long_rows_use_all_cores(check_block: Check) -> None:
+def test_a_core_has_whole_tokens(check_block: Check) -> None:
     raw = {"tokens": 5, "width": 9984, "layout": "nz", "block_size": 4}
     program = check_block("scatter_cache", raw, chip="A2", orders=0)
-    assert len(np.unique(program.core)) > 24
+    assert len(np.unique(program.core)) == 5
+
+
+def test_long_rows_go_in_equal_pieces() -> None:
+    chip, found = load_chip("A2"), operator("scatter_cache")
+    params = found.parse({"width": 65792, "layout": "nz"}, chip, Validity.DOCUMENTED)
+    tiling = found.tiling(params, chip, {})
+    assert tiling.tile_cols == 33024  # half of 65792 is 32896, in steps of 256 elements
 
 
 @pytest.mark.parametrize("layout", list(CacheLayout))
