@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from npusim.chips.load import load_chip
 from npusim.chips.model import Chip
-from npusim.errors import CapacityError, ParameterError, TensorError, near_matches
+from npusim.errors import CapacityError, ParameterError, ProgramError, TensorError, near_matches
 from npusim.functional.atomics import AtomicRule, Atomics
 from npusim.functional.interpreter import Order, run_program
 from npusim.isa.program import Program
@@ -205,9 +205,51 @@ def build_program(job: Job, control: Arrays) -> Program:
     Args:
         control: the control tensors (cache indices, sequence lengths ...) by name.
     """
-    program = job.operator.build(job.params, job.tiling, job.chip, control)
+    program = unverified_program(job, control)
     verify(program, job.chip)
     return program
+
+
+def unverified_program(job: Job, control: Arrays) -> Program:
+    """Build the tile program of a job; for the sanitizer, which reports what is illegal in it."""
+    return job.operator.build(job.params, job.tiling, job.chip, control)
+
+
+class SanitizerError(ProgramError):
+    """A program that cannot run, because of what the sanitizer found.
+
+    Attributes:
+        report: all findings.
+    """
+
+    def __init__(self, report: "Report") -> None:
+        super().__init__(
+            f"program {report.program} cannot run on {report.chip}: the sanitizer found "
+            f"{len(report.errors)} errors; the first: {report.errors[0].message}"
+        )
+        self.report = report
+
+
+def sanitized_program(job: Job, control: Arrays) -> tuple[Program, "Report"]:
+    """Build the tile program of a job and look for everything that is wrong with it.
+
+    Raises:
+        SanitizerError: it is illegal, or waits for what never comes. Races do not keep it
+            from running.
+    """
+    from npusim.sanitize.check import check_program
+    from npusim.sanitize.findings import STUCK
+
+    program = unverified_program(job, control)
+    report = check_program(program, job.chip, job.operator.known_hazards)
+    if report.errors:
+        try:
+            verify(program, job.chip)
+        except ProgramError:
+            raise SanitizerError(report) from None
+    if any(finding.kind in STUCK for finding in report.errors):
+        raise SanitizerError(report)
+    return program, report
 
 
 def simulate(job: Job, progress: Progress | None = None) -> Run:
@@ -215,20 +257,22 @@ def simulate(job: Job, progress: Progress | None = None) -> Run:
 
     Args:
         progress: called with a short text before each phase.
+
+    Raises:
+        ProgramError: an illegal program; a `SanitizerError` where the sanitizer was asked for.
     """
     say = progress or (lambda text: None)
     say("inputs")
     inputs = make_inputs(job)
     # Refuses wrong arrays before any time is spent.
     stored = {} if job.mode == Mode.TIME else job.operator.to_storage(job.params, inputs)
-    say("program")
-    program = build_program(job, control_tensors(job, inputs))
-    sanitizer = None
+    control, sanitizer = control_tensors(job, inputs), None
     if job.request.sanitize:
-        from npusim.sanitize.check import check_program
-
-        say("sanitizer")
-        sanitizer = check_program(program, job.chip, job.operator.known_hazards)
+        say("program and sanitizer")
+        program, sanitizer = sanitized_program(job, control)
+    else:
+        say("program")
+        program = build_program(job, control)
     records = None
     spread_us: tuple[float, ...] = ()
     if job.mode in (Mode.TIME, Mode.BOTH):

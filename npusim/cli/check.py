@@ -28,22 +28,27 @@ def check(
     json: Json = False,
 ) -> None:
     """Check the tile program of an operator, or a printed one; exit status 1 on findings."""
-    from npusim.cli.output import print_json
-
     given = dict(locals())
     if Path(what).suffix == ".txt":
         labelled = [(what, _check_file(Path(what), chip))]
     else:
         names = [case] if case or param else _cases(what) or [None]
         labelled = [(_label(what, name), _check_case(given, name)) for name in names]
+    print_reports(labelled, notes, json)
+    if not all(report.clean for _, report in labelled):
+        raise typer.Exit(1)
+
+
+def print_reports(labelled: list[tuple[str, Any]], notes: bool, json: bool) -> None:
+    """The reports of some programs, as text or as one JSON object."""
+    from npusim.cli.output import print_json
+
     if json:
         entries = [{"what": label, **report.to_json()} for label, report in labelled]
         print_json({"clean": all(r.clean for _, r in labelled), "programs": entries})
-    else:
-        for label, report in labelled:
-            print_report(label, report, notes)
-    if not all(report.clean for _, report in labelled):
-        raise typer.Exit(1)
+        return
+    for label, report in labelled:
+        print_report(label, report, notes)
 
 
 def print_report(label: str, report: Any, notes: bool) -> None:
@@ -107,13 +112,12 @@ def _check_case(given: dict[str, Any], case: str | None) -> Any:
 
 
 def _check_job(request: Any) -> Any:
-    """Check what an operator builds; it is not verified first, so that findings come as such."""
+    """Check what an operator builds; what is illegal in it comes as a finding too."""
     from npusim.sanitize.check import check_program
-    from npusim.simulate import control_tensors, make_inputs, resolve
+    from npusim.simulate import control_tensors, make_inputs, resolve, unverified_program
 
     job = resolve(request)
-    control = control_tensors(job, make_inputs(job))
-    program = job.operator.build(job.params, job.tiling, job.chip, control)
+    program = unverified_program(job, control_tensors(job, make_inputs(job)))
     return check_program(program, job.chip, job.operator.known_hazards)
 
 

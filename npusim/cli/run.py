@@ -44,11 +44,11 @@ def run(
     json: Json = False,
 ) -> None:
     """Predict the time of an operator, compute its values, and write a run folder."""
-    from npusim.cli.check import print_report
+    from npusim.cli.check import print_report, print_reports
     from npusim.cli.output import print_json, progress_bar
     from npusim.reports.folder import default_folder, require_writable, write_run
     from npusim.reports.summary import print_summary
-    from npusim.simulate import resolve, simulate
+    from npusim.simulate import SanitizerError, resolve, simulate
     from npusim.summary import summarise
     from npusim.tensor_files import read_tensors
 
@@ -59,17 +59,22 @@ def run(
         job = job.with_inputs(read_tensors(inputs, specs))
     folder = out if out is not None else default_folder(job)
     require_writable(folder)
-    with progress_bar(quiet=json) as say:
-        finished = simulate(job, say)
-        say("report")
-        summary = summarise(finished)
-        summary = write_run(finished, summary, folder, trace_filter(job, cores, window))
+    label = "sanitizer: " + job.operator.name
+    try:
+        with progress_bar(quiet=json) as say:
+            finished = simulate(job, say)
+            say("report")
+            summary = summarise(finished)
+            summary = write_run(finished, summary, folder, trace_filter(job, cores, window))
+    except SanitizerError as error:
+        print_reports([(label, error.report)], notes=False, json=json)
+        raise typer.Exit(1) from None
     if json:
         print_json(summary)
     else:
         print_summary(summary, folder)
         if finished.sanitizer is not None:
-            print_report("sanitizer: " + job.operator.name, finished.sanitizer, notes=False)
+            print_report(label, finished.sanitizer, notes=False)
     if finished.sanitizer is not None and not finished.sanitizer.clean:
         raise typer.Exit(1)
     compared = (finished.differing, finished.orders_differing)

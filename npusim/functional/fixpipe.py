@@ -6,14 +6,9 @@ from npusim.errors import ProgramError
 from npusim.functional.memory import Array, CoreMemory
 from npusim.functional.rows import Row, Run
 from npusim.functional.views import Bases, access, paired
+from npusim.isa.fixpipe_modes import PER_CHANNEL, conversion_of
 from npusim.isa.instructions import Atomic, FixpipeMode
 from npusim.numerics import fixpipe as numerics
-
-_NUMERICS_MODE = {
-    mode: numerics.FixpipeMode[mode.name.replace("NO_QUANT", "NOQUANT").removeprefix("V")]
-    for mode in FixpipeMode
-}
-_PER_CHANNEL = frozenset(mode for mode in FixpipeMode if mode.name.startswith("V"))
 
 
 def fixpipe(row: Row) -> Run:
@@ -23,10 +18,10 @@ def fixpipe(row: Row) -> Run:
     scale operand: the source walks whole rows of n columns.
     """
     mode = FixpipeMode(row.args["mode"])
-    conversion = _NUMERICS_MODE[mode]
+    conversion = conversion_of(mode)
     relu = bool(row.args["relu"])
     channel = len(row.srcs) > 1
-    if channel != (mode in _PER_CHANNEL):
+    if channel != (mode in PER_CHANNEL):
         raise ProgramError(
             f"{row.where}: mode {mode.name} "
             + ("takes no per-channel scales" if channel else "needs per-channel scales")

@@ -22,7 +22,20 @@ def verify(program: Program, chip: Chip) -> None:
         CapacityError: an operand reaches past its memory or tensor.
         ProgramError: any other broken rule; names core, instruction and what is allowed.
     """
+    verify_machine(program, chip)
     limits = limits_of(chip)
+    for block in np.unique(program.block).tolist():
+        verify_block(program, block, limits)
+    _verify_gm_bounds(program)
+    verify_flags(program, limits)
+
+
+def verify_machine(program: Program, chip: Chip) -> None:
+    """Check that a chip is the kind of machine that a program was built for.
+
+    Raises:
+        ProgramError: another architecture or another number of cores.
+    """
     if program.architecture != int(chip.architecture):
         raise ProgramError(
             f"program {program.name} is built for architecture {program.architecture}, chip "
@@ -33,10 +46,6 @@ def verify(program: Program, chip: Chip) -> None:
             f"program {program.name} is built for {program.aic} AIC and {program.aiv} AIV, chip "
             f"{chip.name} has {chip.cores.aic} and {chip.cores.aiv}; build it for this chip"
         )
-    for block in range(len(program.blocks)):
-        verify_block(program, block, limits)
-    _verify_gm_bounds(program)
-    verify_flags(program, limits)
 
 
 def _verify_gm_bounds(program: Program) -> None:

@@ -1,6 +1,7 @@
 """Rules that one row must keep, whatever instance it runs in."""
 
 from collections.abc import Callable
+from enum import IntEnum
 from functools import lru_cache
 
 import numpy as np
@@ -11,16 +12,21 @@ from npusim.isa.instructions import (
     ROW,
     SPEC,
     AccumulatorStart,
+    Atomic,
+    CacheHint,
     CopyLayout,
+    FixpipeMode,
     Instruction,
     Opcode,
     Operand,
+    Relation,
 )
 from npusim.isa.machine import Limits
 from npusim.isa.patterns import Pattern
 from npusim.isa.program import Program, view_row
 from npusim.isa.spaces import COPY_PIPE, PIPES_OF_KIND, SPACES_OF_KIND, CoreKind, Space
-from npusim.numerics.formats import DType
+from npusim.isa.verify_dtypes import verify_dtypes
+from npusim.numerics.rounding import Rounding
 
 BLOCK_BYTES = 32
 FRACTAL_BYTES = 512
@@ -35,16 +41,13 @@ _ALIGNMENT = {
     Space.FB: BLOCK_BYTES,
 }
 
-# Accumulator type by the types of the two factors.
-_MMAD_TYPES: dict[tuple[DType, DType], DType] = {
-    (DType.FP16, DType.FP16): DType.FP32,
-    (DType.BF16, DType.BF16): DType.FP32,
-    (DType.FP32, DType.FP32): DType.FP32,
-    (DType.HF32, DType.HF32): DType.FP32,
-    (DType.INT8, DType.INT8): DType.INT32,
-    (DType.INT4, DType.INT4): DType.INT32,
-    (DType.HIFLOAT8, DType.HIFLOAT8): DType.FP32,
-    **{(a, b): DType.FP32 for a in (DType.E4M3FN, DType.E5M2) for b in (DType.E4M3FN, DType.E5M2)},
+# Arguments that stand for a choice, in every opcode that has one of the name.
+_CHOICES: dict[str, type[IntEnum]] = {
+    "layout": CopyLayout,
+    "atomic": Atomic,
+    "cache_hint": CacheHint,
+    "rounding": Rounding,
+    "relation": Relation,
 }
 
 
@@ -93,6 +96,16 @@ def check_row(instruction: Instruction, kind: CoreKind, where: str, limits: Limi
         CapacityError: an operand reaches past its memory.
         ProgramError: any other broken rule.
     """
+    check_operands(instruction, kind, where, limits)
+    verify_dtypes(instruction, where, limits.architecture)
+
+
+def check_operands(instruction: Instruction, kind: CoreKind, where: str, limits: Limits) -> None:
+    """Check what a reader needs to follow a row: everything but its element types.
+
+    Raises:
+        CapacityError, ProgramError: as `check_row`.
+    """
     spec = SPEC[instruction.opcode]
     least, most = spec.sources
     if not least <= len(instruction.srcs) <= most or spec.has_dst != bool(instruction.dst):
@@ -107,7 +120,19 @@ def check_row(instruction: Instruction, kind: CoreKind, where: str, limits: Limi
         if not masked or operand is instruction.dst:
             _verify_alignment(operand, where)
         _verify_operand(operand, where, kind.name, SPACES_OF_KIND[kind], limits)
+    _verify_choices(instruction, where)
     _SPECIFIC.get(instruction.opcode, _verify_vector)(instruction, where)
+
+
+def _verify_choices(instruction: Instruction, where: str) -> None:
+    choices = _CHOICES
+    if instruction.opcode == Opcode.FIXPIPE:
+        choices = {**_CHOICES, "mode": FixpipeMode}
+    for name, kind in choices.items():
+        value = instruction.args.get(name)
+        if value is not None and value not in set(kind):
+            known = ", ".join(f"{int(member)} {member.name}" for member in kind)
+            raise ProgramError(f"{where}: {name} is {value}; there are: {known}")
 
 
 def _verify_operand(
@@ -170,11 +195,6 @@ def _verify_mmad(instruction: Instruction, where: str) -> None:
     spaces = (dst.space, a.space, b.space, *(o.space for o in bias))
     if spaces[:3] != (Space.L0C, Space.L0A, Space.L0B) or any(o.space != Space.BT for o in bias):
         raise ProgramError(f"{where}: MMAD reads L0A and L0B (bias from BT) and writes L0C")
-    types = (a.pattern.dtype, b.pattern.dtype)
-    if _MMAD_TYPES.get(types) != dst.pattern.dtype:
-        raise ProgramError(
-            f"{where}: no MMAD of {types[0].name} x {types[1].name} into {dst.pattern.dtype.name}"
-        )
     m, n, k = (instruction.args[name] for name in ("m", "n", "k"))
     if min(m, n, k) < 1 or instruction.args["start"] not in set(AccumulatorStart):
         raise ProgramError(f"{where}: m, n and k are at least 1, start is zero, bias or accumulate")
@@ -190,8 +210,11 @@ def _verify_mmad(instruction: Instruction, where: str) -> None:
 def _verify_fixpipe(instruction: Instruction, where: str) -> None:
     dst, src = instruction.dst, instruction.srcs[0]
     assert dst is not None
+    scales = instruction.srcs[1:]
     if src.space != Space.L0C or dst.space not in (Space.GM, Space.L1):
         raise ProgramError(f"{where}: the fixpipe moves L0C to GM or L1")
+    if any(o.space != Space.FB for o in scales):
+        raise ProgramError(f"{where}: the fixpipe reads per-channel scales from FB")
     if dst.pattern.elements != src.pattern.elements:
         raise ProgramError(
             f"{where}: source has {src.pattern.elements} elements, destination "

@@ -4,14 +4,24 @@ import numpy as np
 
 from npusim.chips.model import Chip
 from npusim.errors import CapacityError, ProgramError
-from npusim.isa.instructions import NONE
+from npusim.isa.instructions import NONE, Instruction
 from npusim.isa.machine import Limits, limits_of
 from npusim.isa.program import Program, view_row
-from npusim.isa.spaces import Space
+from npusim.isa.spaces import CoreKind, Space
 from npusim.isa.statistics import gm_accesses
+from npusim.isa.verify import verify_machine
 from npusim.isa.verify_flags import verify_flags
-from npusim.isa.verify_rows import check_row, row_name, verify_block
+from npusim.isa.verify_rows import check_operands, check_row, row_name, verify_block
 from npusim.sanitize.findings import Finding, FindingKind, Severity, Site
+
+
+def machine_findings(program: Program, chip: Chip) -> list[Finding]:
+    """That the program was built for another machine, if it was."""
+    try:
+        verify_machine(program, chip)
+    except ProgramError as error:
+        return [_rule_finding(error)]
+    return []
 
 
 def bound_findings(program: Program, chip: Chip) -> tuple[list[Finding], frozenset[int]]:
@@ -38,13 +48,21 @@ def flag_findings(program: Program, chip: Chip) -> list[Finding]:
     try:
         verify_flags(program, limits_of(chip))
     except ProgramError as error:
-        message, _, fix = str(error).partition("; ")
-        return [Finding(FindingKind.ILLEGAL, Severity.ERROR, (), message, fix or "see the message")]
+        return [_rule_finding(error)]
     return []
 
 
+def _rule_finding(error: ProgramError) -> Finding:
+    """A broken rule of the program as a whole."""
+    message, _, fix = str(error).partition("; ")
+    return Finding(FindingKind.ILLEGAL, Severity.ERROR, (), message, fix or "see the message")
+
+
 def _bad_rows(program: Program, number: int, limits: Limits) -> tuple[list[Finding], list[int]]:
-    """Every row of a block that breaks a rule by itself."""
+    """Findings about every row of a block that breaks a rule by itself, and rows to leave out.
+
+    A row with a wrong element type can still be followed.
+    """
     block = program.blocks[number]
     findings, bad = [], []
     for row, record in enumerate(block.rows):
@@ -55,8 +73,17 @@ def _bad_rows(program: Program, number: int, limits: Limits) -> tuple[list[Findi
             capacity = isinstance(error, CapacityError)
             kind = FindingKind.CAPACITY if capacity else FindingKind.ILLEGAL
             findings.append(_row_finding(program, number, row, kind, error))
-            bad.append(row)
+            if not _can_be_followed(it, block.kind, limits):
+                bad.append(row)
     return findings, bad
+
+
+def _can_be_followed(instruction: Instruction, kind: CoreKind, limits: Limits) -> bool:
+    try:
+        check_operands(instruction, kind, "", limits)
+    except ProgramError:
+        return False
+    return True
 
 
 def _row_finding(

@@ -11,7 +11,7 @@ from npusim.isa.program import Program, TensorKind
 from npusim.isa.spaces import Pipe
 from npusim.sanitize import arrays
 from npusim.sanitize.arrays import State
-from npusim.sanitize.bounds import bound_findings, flag_findings
+from npusim.sanitize.bounds import bound_findings, flag_findings, machine_findings
 from npusim.sanitize.deadlocks import stuck_findings
 from npusim.sanitize.findings import Finding, FindingKind, Hazard, Report, Severity
 from npusim.sanitize.fixes import fix_for
@@ -42,18 +42,22 @@ _WORDS = {
 def check_program(program: Program, chip: Chip, known: Iterable[KnownHazard] = ()) -> Report:
     """Look for races, undefined reads, broken flags, deadlock, overruns and dead stores.
 
+    Every rule that `npusim.isa.verify` checks is looked at too: what it refuses is a finding.
+
     Args:
         program: any program, verified or not.
         chip: limits: memory sizes, flags, queue depths.
         known: hazards that the operator declares; races that match are not errors.
     """
+    other_machine = machine_findings(program, chip)
     if not len(program.block):
-        return Report(program.name, chip.name, 0, ())
+        return Report(program.name, chip.name, 0, tuple(other_machine))
     bounds, skip = bound_findings(program, chip)
     prepared = prepare(program, chip, skip)
     state = run(prepared)
     sites = Sites(prepared)
     findings = [
+        *other_machine,
         *bounds,
         *_hit_findings(sites, state, tuple(known)),
         *stuck_findings(sites, state),

@@ -23,6 +23,10 @@ class FindingKind(Enum):
     DEAD_STORE = "dead_store"
 
 
+STUCK = frozenset({FindingKind.DEADLOCK, FindingKind.FLAG_UNDERFLOW})
+"""Kinds of findings after which a program never ends."""
+
+
 class Severity(Enum):
     """``ERROR`` fails the check; a ``KNOWN`` hazard is one that the operator declares."""
 

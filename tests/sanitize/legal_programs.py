@@ -229,7 +229,7 @@ def _filled(core: _Core, tile: int) -> bool:
 def _build(seed: int, cores: list[_Core], aic: int, aiv: int) -> Program:
     rng = Random(seed)
     b = ProgramBuilder(f"legal {seed}", architecture=2201, aic=aic, aiv=aiv, sizes=SIZES)
-    x = b.tensor("x", DType.UINT8, (GM_TILES, 2 * TILE), TensorKind.INOUT)
+    x = b.tensor("x", DType.INT8, (GM_TILES, 2 * TILE), TensorKind.INOUT)
     for core in cores:
         at = 0
         while at < len(core.rows):
@@ -253,7 +253,7 @@ def _gm(k: BlockBuilder, tile: int, pattern: Pattern) -> Operand:
     return k.gm("x", pattern, 2 * TILE * tile)
 
 
-_BYTES = patterns.linear(DType.UINT8, TILE)
+_BYTES = patterns.linear(DType.INT8, TILE)
 _L0 = {"l0a": Space.L0A, "l0b": Space.L0B}
 _SIDE = 32
 

@@ -14,6 +14,8 @@ from npusim.sanitize.findings import FindingKind
 
 TOY = load_chip("toy")
 ONE_GROUP, TWO_GROUPS = (1, 2), (2, 4)
+CHIPS = {aic: load_chip("toy", {"cores.aic": aic}) for aic, _ in (ONE_GROUP, TWO_GROUPS)}
+"""The toy machine by its number of AICs."""
 
 
 def agree(program: Program) -> bool:
@@ -50,12 +52,13 @@ def test_legal_programs_are_legal_and_clean(seed: int) -> None:
     oracle = Oracle(program)
     assert not oracle.deadlocked
     assert next(oracle.races(), None) is None
-    assert check_program(program, TOY).errors == ()
+    assert check_program(program, CHIPS[program.aic]).errors == ()
 
 
 @pytest.mark.slow
 def test_no_false_finding_in_ten_thousand_legal_programs() -> None:
-    wrong = [seed for seed in range(10_000) if check_program(legal(seed), TOY).errors]
+    programs = ((seed, legal(seed)) for seed in range(10_000))
+    wrong = [seed for seed, p in programs if check_program(p, CHIPS[p.aic]).errors]
     assert wrong == []
 
 
