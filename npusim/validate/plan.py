@@ -4,7 +4,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -38,6 +38,7 @@ class Plan:
         chip_set: chip parameters that record and source fix.
         alternative_set: the same under the source's second reading, or None.
         unscored: why the record is reported without a score, or None.
+        followers: plans of the kernels launched after this one, whose times are added.
     """
 
     record: Record
@@ -49,6 +50,12 @@ class Plan:
     chip_set: Mapping[str, float]
     alternative_set: Mapping[str, float] | None
     unscored: str | None
+    followers: tuple["Plan", ...] = ()
+
+    @property
+    def kernels(self) -> tuple["Plan", ...]:
+        """The plan of every kernel of the record, in the order of their launches."""
+        return (self, *self.followers)
 
 
 def plan_of(record: Record) -> Plan | Unmapped:
@@ -56,11 +63,19 @@ def plan_of(record: Record) -> Plan | Unmapped:
     try:
         chip = chip_of(record)
         workload = workload_of(record)
-        if workload.op not in operator_names():
-            raise NotMapped(f"no kernel '{workload.op}' yet for operator '{record.op}'")
+        for kernel in workload.kernels:
+            if kernel.op not in operator_names():
+                raise NotMapped(f"no kernel '{kernel.op}' yet for operator '{record.op}'")
     except NotMapped as reason:
         return Unmapped(record.id, str(reason))
     hypothesis = hypothesis_of(record)
+    # Every kernel starts in the source's state: published sums fit that, not a warm L2 between.
+    first, *others = (_kernel_plan(record, w, hypothesis, chip) for w in workload.kernels)
+    return replace(first, followers=tuple(others))
+
+
+def _kernel_plan(record: Record, workload: Workload, hypothesis: Hypothesis, chip: str) -> Plan:
+    """The plan of one kernel of a record."""
     launch = launch_set(hypothesis, chip, workload)
     alternative = None
     if hypothesis.alternative:

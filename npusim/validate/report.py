@@ -126,7 +126,10 @@ def story(record_id: str, record: Record | None, why: str | None, found: Validat
         hypothesis = plan.hypothesis
         lines += [
             f"hypothesis '{hypothesis.name}': L2 {hypothesis.state_label}; {hypothesis.reason}",
-            f"workload: {plan.workload.op} on {plan.chip}; {plan.workload.note or 'as stated'}",
+            *(
+                f"workload: {w.op} on {plan.chip}; {w.note or 'as stated'}"
+                for w in plan.workload.kernels
+            ),
         ]
     counts = Counter(s.record_id for s in found.scores)
     for score in found.scores:

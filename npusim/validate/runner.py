@@ -50,12 +50,14 @@ class Outcome:
         timings: one for each state of the hypothesis.
         alternative: the same under the source's second reading; empty without one.
         knobs: the tiling knobs of the fastest candidate, stated ones included.
+        followers: of the plan's followers; their times are part of the above already.
         failure: why nothing was predicted, or None.
     """
 
     timings: tuple[Timing, ...] = ()
     alternative: tuple[Timing, ...] = ()
     knobs: Mapping[str, Any] = field(default_factory=dict)
+    followers: tuple["Outcome", ...] = ()
     failure: str | None = None
 
 
@@ -94,10 +96,12 @@ def run_plans(
         seed: of the start offsets, where ``launch.skew_us`` is above 0.
         alternatives: run each source's second reading too.
     """
-    tasks = [_task(plan, dict(extra_set or {}), seed, alternatives) for plan in plans]
+    kernels = [kernel for plan in plans for kernel in plan.kernels]
+    tasks = [_task(kernel, dict(extra_set or {}), seed, alternatives) for kernel in kernels]
+    results = _results(tasks, workers)
     outcomes: list[Outcome] = []
-    for plan, found in zip(plans, _results(tasks, workers), strict=True):
-        outcomes.append(_outcome(plan, found))
+    for plan in plans:
+        outcomes.append(_sum_of([_outcome(kernel, next(results)) for kernel in plan.kernels]))
         if progress is not None:
             progress(len(outcomes), len(plans))
     return outcomes
@@ -134,6 +138,30 @@ def _outcome(plan: Plan, found: _Found | str) -> Outcome:
     knobs, timings = found
     states = len(plan.hypothesis.states)
     return Outcome(tuple(timings[:states]), tuple(timings[states:]), knobs)
+
+
+def _sum_of(kernels: Sequence[Outcome]) -> Outcome:
+    """Kernels launched one after the other: their times are added, launches included."""
+    first, *others = kernels
+    if not others:
+        return first
+    failures = [kernel.failure for kernel in kernels if kernel.failure is not None]
+    if failures:
+        return Outcome(failure=failures[0])
+    return Outcome(
+        tuple(_added(t) for t in zip(*(k.timings for k in kernels), strict=True)),
+        tuple(_added(t) for t in zip(*(k.alternative for k in kernels), strict=True)),
+        first.knobs,
+        tuple(others),
+    )
+
+
+def _added(timings: Sequence[Timing]) -> Timing:
+    pipes: dict[str, float] = {}
+    for timing in timings:
+        for name, busy in timing.pipes.items():
+            pipes[name] = pipes.get(name, 0.0) + busy
+    return Timing(sum(t.task_us for t in timings), sum(t.kernel_us for t in timings), pipes)
 
 
 def _carry_out(task: _Task) -> _Found | str:

@@ -136,8 +136,6 @@ def _score(
     low, high = min(values), max(values)
     predicted = min(max(measured, low), high)
     nearest = min(range(len(values)), key=lambda i: abs(values[i] - predicted))
-    state = plan.hypothesis.states[nearest]
-    dirty = {"l2.dirty_share": state.dirty_share} if state.dirty_share else {}
     alternative = None
     if other:
         alternative = 100.0 * (min(max(measured, min(other)), max(other)) / measured - 1.0)
@@ -158,8 +156,18 @@ def _score(
         error_pct=100.0 * (predicted / measured - 1.0),
         alternative_pct=alternative,
         why_unscored=_pipe_unscored(plan, score_id) if pipe else plan.unscored,
-        command=command(plan, state.l2, {**plan.chip_set, **dirty}, outcome.knobs),
+        command=_commands(plan, outcome, nearest),
     )
+
+
+def _commands(plan: Plan, outcome: Outcome, nearest: int) -> str:
+    """One command for each kernel, in the state of this number."""
+    state = plan.hypothesis.states[nearest]
+    dirty = {"l2.dirty_share": state.dirty_share} if state.dirty_share else {}
+    found = []
+    for kernel, result in zip(plan.kernels, (outcome, *outcome.followers), strict=True):
+        found.append(command(kernel, state.l2, {**kernel.chip_set, **dirty}, result.knobs))
+    return " && ".join(found)
 
 
 def _pipe_unscored(plan: Plan, score_id: str) -> str | None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from npusim.chips.load import load_chip
+from npusim.errors import ParameterError
 from npusim.validate.plan import Plan, plan_of
-from npusim.validate.records import Record, Unreadable, read_records
+from npusim.validate.records import Record, RecordFile, Unreadable, read_records
 from npusim.validate.runner import Outcome, Progress, run_plans
 from npusim.validate.scores import Score, scores_of
 from npusim.validate.tables import ClassRow, Ladders, class_rows, ladders_of
@@ -93,9 +94,11 @@ def validate(
         extra_set: chip parameters on top of everything, for sensitivity studies.
 
     Raises:
-        ParameterError: the file holds no records at all.
+        ParameterError: the file holds no records at all, or none that can be read.
     """
     file = read_records(path)
+    if not file.records:
+        raise ParameterError(f"measurements {path}: {_nothing_readable(file)}")
     wanted = None if only is None else frozenset(only)
     records = [r for r in file.records if wanted is None or r.id in wanted]
     unmapped = [] if wanted is not None else [_unreadable(u) for u in file.unreadable]
@@ -138,6 +141,16 @@ def cores_of(plan: Plan) -> int:
         return knob
     chip = load_chip(plan.chip, dict(plan.chip_set))
     return chip.cores.aiv if plan.workload.kind is KernelKind.VECTOR else chip.cores.aic
+
+
+def _nothing_readable(file: RecordFile) -> str:
+    if not file.unreadable:
+        return "its list of records is empty"
+    first = file.unreadable[0]
+    return (
+        f"none of its {len(file.unreadable)} rows can be read ({first.id}: {first.why}); a "
+        "record has id, op, params, metric and value"
+    )
 
 
 def _unreadable(row: Unreadable) -> Unmapped:

@@ -63,6 +63,8 @@ class Workload:
         quantity: which of the run's times is compared.
         operations, moved_bytes: for records in operations or bytes per second.
         note: what was assumed to map it.
+        followers: kernels launched after this one, in their order, where the record's time is
+            the sum over several; they have no followers of their own.
     """
 
     op: str
@@ -78,6 +80,12 @@ class Workload:
     operations: float = 0.0
     moved_bytes: float = 0.0
     note: str = ""
+    followers: tuple["Workload", ...] = ()
+
+    @property
+    def kernels(self) -> tuple["Workload", ...]:
+        """Every kernel of the record, in the order of their launches."""
+        return (self, *self.followers)
 
 
 @dataclass(frozen=True)

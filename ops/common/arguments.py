@@ -46,6 +46,20 @@ class Arguments:
         """A whole number, or None if it was left out."""
         return None if self._values[name] is None else self.integer(name, low, high)
 
+    def optional_integers(self, name: str, count: int) -> tuple[int, ...] | None:
+        """``count`` whole numbers from 0 on, or None if they were left out."""
+        value = self._values[name]
+        if value is None:
+            return None
+        whole = isinstance(value, list | tuple) and all(
+            isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value
+        )
+        if not whole or len(value) != count:
+            raise ParameterError(
+                f"{self.op}: {name} is {value!r}, it must be a list of {count} whole numbers"
+            )
+        return tuple(value)
+
     def flag(self, name: str) -> bool:
         """True or false."""
         value = self._values[name]

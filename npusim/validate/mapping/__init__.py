@@ -3,13 +3,17 @@
 from collections.abc import Callable, Mapping
 
 from npusim.validate.mapping import (
+    batches,
     copies,
     elementwise,
+    gated,
     matmuls,
     moves,
     norms,
     prolog,
     quant_matmuls,
+    reductions,
+    sums,
 )
 from npusim.validate.records import Record
 from npusim.validate.workload import NotMapped, Workload
@@ -17,15 +21,17 @@ from npusim.validate.workload import NotMapped, Workload
 Mapper = Callable[[Record], Workload]
 
 _MAPPERS: Mapping[str, Mapper] = {
+    **batches.MAPPERS,
     **copies.MAPPERS,
     **elementwise.MAPPERS,
+    **gated.MAPPERS,
     **matmuls.MAPPERS,
     **moves.MAPPERS,
     **norms.MAPPERS,
     **prolog.MAPPERS,
     **quant_matmuls.MAPPERS,
+    **reductions.MAPPERS,
 }
-_SEVERAL = "several kernels summed"
 
 
 def workload_of(record: Record) -> Workload:
@@ -37,10 +43,8 @@ def workload_of(record: Record) -> Workload:
     mapper = _mapper(record.op)
     if mapper is None:
         raise NotMapped(f"no kernel for operator '{record.op}' yet")
-    if _SEVERAL in record.context:
-        kernels = record.context.partition(f"{_SEVERAL}: ")[2]
-        raise NotMapped(f"the time is a sum over several kernels: {kernels}")
-    return mapper(record)
+    kernels = sums.launches(record)
+    return sums.sum_of(record, kernels) if len(kernels) > 1 else mapper(record)
 
 
 def _mapper(op: str) -> Mapper | None:

@@ -1,11 +1,18 @@
 """What the mappings share."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from npusim.validate.records import Record
 from npusim.validate.workload import NotMapped
 
 FLOATS = ("fp32", "fp16", "bf16")
+
+
+def attributes(record: Record) -> Mapping[str, Any]:
+    """The operator's attributes; empty where none are stated."""
+    attrs = record.params.get("attrs")
+    return attrs if isinstance(attrs, dict) else {}
 
 
 def used_cores(record: Record, kind: str) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """Element by element: arithmetic, casts, activations, moves and fills."""
 
 from collections.abc import Callable
-from math import prod
+from dataclasses import replace
+from math import log, prod
 from typing import Any
 
-from npusim.validate.mapping.common import FLOATS, require, used_cores
+from npusim.validate.mapping.common import FLOATS, attributes, require, used_cores
 from npusim.validate.records import Record
 from npusim.validate.shapes import Operand, element_type, operands, output_shape
-from npusim.validate.workload import Group, KernelKind, Launch, NotMapped, Workload
+from npusim.validate.workload import Group, KernelKind, NotMapped, Workload
 
 Mapper = Callable[[Record], Workload]
 _INTEGERS = ("int32", "int8")
@@ -112,15 +113,18 @@ def unary(function: str) -> Mapper:
 
 
 def exp(record: Record) -> Workload:
-    """exp(x); the harness's exp of a scaled and shifted input is several kernels."""
-    attrs = record.params.get("attrs")
-    if isinstance(attrs, dict) and "scale" in attrs:
-        words = ", ".join(f"{key} {value}" for key, value in attrs.items())
-        require(
-            (attrs.get("base"), attrs["scale"], attrs.get("shift")) == (-1.0, 1.0, 0.0),
-            f"exp with {words}: an unknown number of kernels",
-        )
-    return unary("exp")(record)
+    """base to the power of scale x + shift in one kernel; a base of -1 stands for e."""
+    attrs = attributes(record)
+    base, scale, shift = (
+        float(attrs.get(name, usual)) for name, usual in (("base", -1), ("scale", 1), ("shift", 0))
+    )
+    if (base, scale, shift) == (-1.0, 1.0, 0.0):
+        return unary("exp")(record)
+    require(base == -1.0 or base > 0.0, f"exp to the base {base:g} is not defined")
+    factor = 1.0 if base == -1.0 else log(base)
+    found = unary("exp_linear")(record)
+    params = {**found.params, "scalar": scale * factor, "shift": shift * factor}
+    return replace(found, params=params)
 
 
 def cast(record: Record) -> Workload:
@@ -138,30 +142,6 @@ def cast(record: Record) -> Workload:
         raise NotMapped(f"cast of {x.dtype} to a type that the source does not state")
     params = {"op": "cast", **_sizes(x), "out": element_type(out)}
     return _workload(record, params, note)
-
-
-def swiglu(record: Record) -> Workload:
-    """silu(a) b over the halves of one axis."""
-    x = operands(record)[0]
-    require(x.dtype in FLOATS, f"swiglu of {x.dtype} has no kernel in the blocks")
-    attrs = record.params.get("attrs")
-    axis = attrs.get("dim", -1) if isinstance(attrs, dict) else -1
-    require(
-        isinstance(axis, int) and -len(x.shape) <= axis < len(x.shape), f"dim {axis!r} is no axis"
-    )
-    axis %= len(x.shape)
-    require(x.shape[axis] % 2 == 0, "the split axis is odd")
-    # Everything from the split axis on is one row: its first half is a, its second b.
-    rows, cols = prod(x.shape[:axis]), prod(x.shape[axis:]) // 2
-    return Workload(
-        op="swiglu",
-        params={"rows": rows, "cols": cols, "dtype": x.dtype},
-        group=Group.ELEMENTWISE,
-        kind=KernelKind.VECTOR,
-        launch=Launch.TEMPLATE,
-        parallel=rows,
-        knobs=used_cores(record, "aiv"),
-    )
 
 
 def move(record: Record) -> Workload:
@@ -245,7 +225,6 @@ MAPPERS: dict[str, Mapper] = {
     "fastgelu": unary("gelu"),
     "exp": exp,
     "cast": cast,
-    "swiglu": swiglu,
     "tensormove": move,
     "relugrad": relu_grad,
     "zeroslike": fill,

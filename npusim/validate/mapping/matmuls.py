@@ -1,22 +1,22 @@
-"""16-bit matrix products."""
+"""Matrix products of floats."""
 
 import re
 from collections.abc import Callable
 from typing import Any
 
 from npusim.ops.common.fractals import round_up
-from npusim.validate.mapping.common import require, used_cores
+from npusim.validate.mapping.common import FLOATS, require, used_cores
 from npusim.validate.records import Record
 from npusim.validate.shapes import Shape, element_types, output_shape, positive, shapes
 from npusim.validate.workload import Group, KernelKind, NotMapped, Quantity, Workload
 
 Mapper = Callable[[Record], Workload]
-_TYPES = ("fp16", "bf16")
 _NZ_SIDE = 16
+_NZ_AXES = 4
 
 
 def matmul(record: Record) -> Workload:
-    """c = a b with 16-bit operands."""
+    """c = a b with operands of one float type."""
     params = record.params
     dtype = _dtype(record)
     sizes = _sizes(record)
@@ -65,19 +65,20 @@ def _candidates(
 
 
 def _dtype(record: Record) -> str:
-    types = [t for t in element_types(record) if t in _TYPES]
     found = element_types(record)
     require(
-        bool(types) and (found[0] in _TYPES),
+        found[0] in FLOATS and len(set(found[:2])) == 1,
         f"matmul of {record.dtype} has no kernel in the blocks",
     )
-    return types[0]
+    return found[0]
 
 
 def _sizes(record: Record) -> dict[str, Any]:
     """M, N, K, which operands are transposed, and the weight's format."""
     params = record.params
-    nz = "nz" in record.op.lower() or "nz weight" in (record.format or "").lower()
+    formats = [text.strip().lower() for text in (record.format or "").split(";")]
+    weight = formats[1] if len(formats) > 1 else formats[0].partition("nz weight")[1]
+    nz = "nz" in record.op.lower() or "nz" in weight
     if all(isinstance(params.get(k), int) for k in "MNK"):
         sizes: dict[str, Any] = {k: positive(record, k) for k in "MNK"}
         if params.get("transA"):
@@ -86,10 +87,17 @@ def _sizes(record: Record) -> dict[str, Any]:
         if (params.get("transB") or by_columns) and not nz:
             sizes["transpose_b"] = True
     else:
-        sizes = _from_shapes(shapes(record), output_shape(record))
+        sizes = _from_shapes([*map(_rows_cols, shapes(record))], _rows_cols(output_shape(record)))
     if nz:
         sizes["b_format"] = "nz"
     return sizes
+
+
+def _rows_cols(shape: Shape | None) -> Shape | None:
+    """A matrix by rows and columns where its shape is that of NZ."""
+    if shape is None or len(shape) != _NZ_AXES or shape[2] != _NZ_SIDE:
+        return shape
+    return (shape[1] * shape[2], shape[0] * shape[3])
 
 
 def _from_shapes(found: list[Shape | None], out: Shape | None) -> dict[str, Any]:
@@ -163,6 +171,8 @@ def _core_time(record: Record) -> bool:
 def _note(record: Record) -> str:
     if record.params.get("variant") == "before":
         raise NotMapped("the untuned variant of a pair: what it lacks is not a knob of ours")
+    if "nz" in (record.format or "").lower().split(";")[0]:
+        return "a is read as rows though it is in NZ; base tiles as published tilings use"
     if _knobs(record):
         return "base tile as the source states it, all else the operator's default"
     return "the vendor's tiling is not published: the fastest by prediction of the usual base tiles"

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from npusim.validate.mapping.common import require, used_cores
+from npusim.validate.mapping.common import attributes, require, used_cores
 from npusim.validate.records import Record
-from npusim.validate.shapes import element_type, operands, positive, shapes
+from npusim.validate.shapes import element_type, element_types, operands, positive, shapes
 from npusim.validate.workload import Group, KernelKind, Launch, NotMapped, Workload
 
 Mapper = Callable[[Record], Workload]
@@ -28,8 +28,7 @@ def _workload(record: Record, op: str, params: dict[str, Any], note: str = "") -
 def transpose(record: Record) -> Workload:
     """A permutation of axes that moves one run of axes behind another."""
     x = operands(record)[0]
-    attrs = record.params.get("attrs")
-    perm = attrs.get("perm") if isinstance(attrs, dict) else None
+    perm = attributes(record).get("perm")
     if not isinstance(perm, list) or sorted(perm) != list(range(len(x.shape))):
         raise NotMapped("the permutation is not stated")
     cut = perm[0]
@@ -42,17 +41,31 @@ def transpose(record: Record) -> Workload:
 
 
 def rotary(record: Record) -> Workload:
-    """Rotary embedding of one tensor."""
+    """Rotary embedding of one tensor, or of queries and keys as one tensor of both's heads."""
     params = record.params
-    tokens, heads, dim = (positive(record, key) for key in ("T", "heads", "dim"))
+    tokens, heads, dim = _tokens_heads_dim(record)
     return _workload(
         record,
         "rotary",
-        {"tokens": tokens, "heads": heads, "dim": dim, "dtype": element_type(record.dtype or "")},
+        {"tokens": tokens, "heads": heads, "dim": dim, "dtype": element_types(record)[0]},
         "interleaved pairs run as halves: the same bytes and arithmetic"
         if "interleave" in record.op.lower() or "interleaved" in str(params)
         else "",
     )
+
+
+def _tokens_heads_dim(record: Record) -> tuple[int, int, int]:
+    """Said so, or from the shapes of one or two tensors whose heads share cosines."""
+    if "T" in record.params:
+        return positive(record, "T"), positive(record, "heads"), positive(record, "dim")
+    found = [s for s in shapes(record) if s is not None]
+    require(len(found) >= 3 and len(found[0]) >= 3, "shapes of a tensor, cosines, sines are needed")
+    x = found[0]
+    # Layout 1 is batch, head, token: the head is an axis further to the left.
+    axis = -3 if attributes(record).get("layout") == 1 else -2
+    others = [s for s in found[1:] if len(s) == len(x) and s[-1] == x[-1] and s[axis] > 1]
+    heads = x[axis] + sum(s[axis] for s in others)
+    return prod(x) // (x[axis] * x[-1]), heads, x[-1]
 
 
 def reshape_and_cache(record: Record) -> Workload:
@@ -82,8 +95,7 @@ def kv_rms_norm_rope_cache(record: Record) -> Workload:
     kv, rope, index, cache, value = found[0], found[2], found[4], found[5], found[-1]
     if kv is None or rope is None or index is None or cache is None or value is None:
         raise NotMapped("an input shape is missing")
-    attrs = record.params.get("attrs")
-    attrs = attrs if isinstance(attrs, dict) else {}
+    attrs = attributes(record)
     quantised = (found[7] is not None, found[8] is not None)
     names = {(False, False): "none", (True, False): "first", (False, True): "second"}
     params: dict[str, Any] = {"batch": kv[0], "heads": kv[1], "seq": kv[2], "norm": kv[3]}
@@ -121,6 +133,9 @@ MAPPERS: dict[str, Mapper] = {
     "transpose": transpose,
     "interleaverope": rotary,
     "applyrotaryposemb": rotary,
+    "rotarypositionembedding": rotary,
+    "rotarypositionembeddinggrad": rotary,
+    "rotarymul": rotary,
     "reshapeandcache": reshape_and_cache,
     "scatter_pa_kv_cache": scatter_cache,
     "kv_rms_norm_rope_cache_v2": kv_rms_norm_rope_cache,

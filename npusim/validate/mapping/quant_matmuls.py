@@ -1,9 +1,10 @@
 """int8 matrix products with dequantisation, and grouped products."""
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import Any
 
-from npusim.validate.mapping.common import require, used_cores
+from npusim.validate.mapping.common import attributes, require, used_cores
 from npusim.validate.mapping.matmuls import base_tiles
 from npusim.validate.records import Record
 from npusim.validate.shapes import element_types, positive, shapes
@@ -61,19 +62,18 @@ def _bias(params: Mapping[str, Any], attrs: Mapping[str, Any], found: list[Any],
 
 def grouped_matmul(record: Record) -> Workload:
     """Rows in groups, each with a weight of its own."""
-    attrs = record.params.get("attrs")
-    groups = attrs.get("group_list") if isinstance(attrs, dict) else None
-    require(isinstance(groups, list) and len(groups) > 0, "no group list is stated")
+    attrs = attributes(record)
     found = [s for s in shapes(record) if s is not None]
+    groups = _ends(attributes(record).get("group_list"), found[0][0] if found else 0)
     require(len(found) >= 2 and len(found[1]) == 3, "weights of three axes are needed")
     dtype = element_types(record)[0]
     require(dtype in ("fp16", "bf16"), f"grouped matmul of {dtype} has no kernel in the blocks")
-    transposed = bool(attrs and attrs.get("transpose_weight"))
+    transposed = bool(attrs.get("transpose_weight"))
     k = found[0][1]
     n = found[1][1] if transposed else found[1][2]
     require(found[1][2 if transposed else 1] == k, "weights do not fit the rows")
-    given: dict[str, Any] = {"groups": len(groups or []), "tokens": found[0][0]}
-    given |= {"N": n, "K": k, "dtype": dtype}
+    given: dict[str, Any] = {"groups": len(groups), "tokens": found[0][0]}
+    given |= {"N": n, "K": k, "dtype": dtype, "ends": groups}
     return Workload(
         op="grouped_matmul",
         params=given,
@@ -81,9 +81,26 @@ def grouped_matmul(record: Record) -> Workload:
         kind=KernelKind.CUBE,
         launch=Launch.MIXED,
         operations=2.0 * found[0][0] * n * k,
-        note="the operator's own tiling; rows dealt to groups by the seed"
+        note="the operator's own tiling"
         + ("; weights as K x N though stored the other way" if transposed else ""),
     )
+
+
+def _ends(groups: Any, rows: int) -> list[int]:
+    """The last row of each group, from a list of ends or of sizes.
+
+    Raises:
+        NotMapped: no such list.
+    """
+    require(
+        isinstance(groups, list)
+        and len(groups) > 0
+        and all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in groups),
+        "no group list is stated",
+    )
+    ends = groups if groups[-1] == rows and groups == sorted(groups) else [*accumulate(groups)]
+    require(ends[-1] == rows, f"groups of {groups} do not hold {rows} rows")
+    return ends
 
 
 def quant_grouped_matmul(record: Record) -> Workload:

@@ -26,6 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "dtype": "bf16",
     "out": None,
     "b_format": "nd",
+    "ends": None,
 }
 _LARGEST = 2**24
 
@@ -37,10 +38,12 @@ class GroupedMatmulParams:
     Attributes:
         groups: weights; rows of a group follow each other, ``group_list`` says where each ends.
         product: sizes and types of the matmul over all rows.
+        ends: what `make_inputs` puts into ``group_list``; None deals the rows at random.
     """
 
     groups: int
     product: MatmulParams
+    ends: tuple[int, ...] | None = None
 
 
 def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> GroupedMatmulParams:
@@ -69,7 +72,8 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> GroupedMatm
         transpose_a=False,
         transpose_b=False,
     )
-    return GroupedMatmulParams(given.integer("groups", 1, 4096), product)
+    groups = given.integer("groups", 1, 4096)
+    return GroupedMatmulParams(groups, product, given.optional_integers("ends", groups))
 
 
 def tensors(params: GroupedMatmulParams) -> tuple[TensorSpec, ...]:
@@ -84,19 +88,21 @@ def tensors(params: GroupedMatmulParams) -> tuple[TensorSpec, ...]:
 
 
 def make_inputs(params: GroupedMatmulParams, seed: int, names: frozenset[str]) -> Arrays:
-    """Random operands; every row falls into a random group."""
+    """Random operands; every row falls into a random group where ``ends`` does not say more."""
     made: Arrays = {}
     for t in tensors(params):
         if t.name not in names or t.role is TensorRole.OUTPUT:
             continue
         if t.role is TensorRole.CONTROL:
-            made[t.name] = _random_ends(params, seed)
+            made[t.name] = _group_list(params, seed)
         else:
             made[t.name] = values(seed, t.name, t.dtype, t.shape)
     return made
 
 
-def _random_ends(params: GroupedMatmulParams, seed: int) -> Array:
+def _group_list(params: GroupedMatmulParams, seed: int) -> Array:
+    if params.ends is not None:
+        return np.array(params.ends, np.int64)
     group = raw_words(seed, "group_list", params.product.M) % np.uint64(params.groups)
     counts = np.bincount(group.astype(np.int64), minlength=params.groups)
     return np.cumsum(counts).astype(np.int64)

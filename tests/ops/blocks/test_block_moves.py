@@ -152,6 +152,15 @@ def test_an_empty_group_and_a_wrong_list(check_block: Check) -> None:
     assert str(caught.value) == "grouped_matmul: group_list ends at 19, a has 20 rows"
 
 
+def test_groups_may_be_given_as_ends(check_block: Check) -> None:
+    raw = {"groups": 3, "tokens": 20, "N": 48, "K": 64, "ends": [4, 4, 20]}
+    check_block("grouped_matmul", raw)
+    found = operator("grouped_matmul")
+    params = found.parse(raw, load_chip("toy"), Validity.DOCUMENTED)
+    made = found.make_inputs(params, 0, frozenset({"group_list"}))
+    assert made["group_list"].tolist() == [4, 4, 20]
+
+
 def message(op: str, raw: dict[str, Any], tiling: dict[str, Any] | None = None) -> str:
     chip, found = load_chip("toy"), operator(op)
     with pytest.raises((ParameterError, CapacityError)) as caught:
@@ -176,4 +185,7 @@ def test_messages() -> None:
     )
     assert message("grouped_matmul", {"dtype": "int8", "out": "fp32"}) == (
         "grouped_matmul: out is fp32, int8 operands give: int32"
+    )
+    assert message("grouped_matmul", {"groups": 2, "ends": [5, -1]}) == (
+        "grouped_matmul: ends is [5, -1], it must be a list of 2 whole numbers"
     )

@@ -1,0 +1,83 @@
+"""SwiGLU and its relatives: two halves of an axis in, one out."""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from npusim.validate.mapping.common import FLOATS, attributes, require, used_cores
+from npusim.validate.records import Record
+from npusim.validate.shapes import Shape, operands
+from npusim.validate.workload import Group, KernelKind, Launch, Workload
+
+Mapper = Callable[[Record], Workload]
+
+
+def _split(shape: Shape, axis: Any) -> tuple[int, int]:
+    """Rows and columns of the result where ``axis`` is split in halves.
+
+    Everything from the split axis on is one row: its first half is a, its second b.
+    """
+    require(isinstance(axis, int) and -len(shape) <= axis < len(shape), f"dim {axis!r} is no axis")
+    axis %= len(shape)
+    require(shape[axis] % 2 == 0, "the split axis is odd")
+    return prod(shape[:axis]), prod(shape[axis:]) // 2
+
+
+def _workload(record: Record, op: str, params: dict[str, Any], note: str = "") -> Workload:
+    return Workload(
+        op=op,
+        params=params,
+        group=Group.ELEMENTWISE,
+        kind=KernelKind.VECTOR,
+        launch=Launch.TEMPLATE,
+        parallel=params["rows"],
+        knobs=used_cores(record, "aiv"),
+        note=note,
+    )
+
+
+def _sizes(record: Record) -> dict[str, Any]:
+    x = operands(record)[0]
+    require(x.dtype in FLOATS, f"{record.op} of {x.dtype} has no kernel in the blocks")
+    require(x.elements > 0, "the tensor is empty")
+    rows, cols = _split(x.shape, attributes(record).get("dim", -1))
+    return {"rows": rows, "cols": cols, "dtype": x.dtype}
+
+
+def swiglu(record: Record) -> Workload:
+    """silu(a) b over the halves of one axis."""
+    return _workload(record, "swiglu", _sizes(record))
+
+
+def swiglu_grad(record: Record) -> Workload:
+    """Gradient of SwiGLU: dy first, then x."""
+    found = operands(record)
+    require(len(found) > 1, "two input shapes are needed")
+    x = found[1]
+    require(x.dtype in FLOATS, f"{record.op} of {x.dtype} has no kernel in the blocks")
+    rows, cols = _split(x.shape, attributes(record).get("dim", -1))
+    return _workload(record, "swiglu_grad", {"rows": rows, "cols": cols, "dtype": x.dtype})
+
+
+def clipped_swiglu(record: Record) -> Workload:
+    """SwiGLU of clipped halves, of pairs where they are interleaved."""
+    attrs = attributes(record)
+    found = operands(record)
+    params: dict[str, Any] = _sizes(record)
+    for name in ("alpha", "limit", "bias"):
+        if isinstance(attrs.get(name), int | float):
+            params[name] = float(attrs[name])
+    params["interleaved"] = bool(attrs.get("interleaved", True))
+    note = ""
+    if len(found) > 1:
+        params["groups"] = found[1].elements
+        note = "group sizes are not stated: all rows belong to groups"
+    return _workload(record, "clipped_swiglu", params, note)
+
+
+MAPPERS: dict[str, Mapper] = {
+    "swiglu": swiglu,
+    "swiglugrad": swiglu_grad,
+    "clipped_swiglu": clipped_swiglu,
+    "clippedswiglu": clipped_swiglu,
+}
