@@ -167,7 +167,27 @@ def _from_soc(soc: str) -> str:
     for pattern, name in _PARTS:
         if re.search(pattern, soc.lower()):
             return name
+    if "910b" in soc.lower():
+        return _by_size(soc)
     raise NotMapped(f"SoC '{soc}' is not known" if soc else "the source does not name the device")
+
+
+def _by_size(soc: str) -> str:
+    """The first 910B part with the cores, and the clock, that its name states."""
+    stated = {
+        "aic": re.search(r"(\d+) aic", soc.lower()),
+        "aiv": re.search(r"(\d+) aiv", soc.lower()),
+        "clock_mhz": re.search(r"(\d+(?:\.\d+)?) ?ghz", soc.lower()),
+    }
+    wanted = {name: float(found[1]) for name, found in stated.items() if found}
+    if "clock_mhz" in wanted:
+        wanted["clock_mhz"] *= 1000
+    names = [name for _, name in _PARTS if name.startswith("ascend910b")]
+    for name in names if wanted else ():
+        facts = _chip_facts(name)
+        if all(math.isclose(getattr(facts, what), value) for what, value in wanted.items()):
+            return name
+    raise NotMapped(f"SoC '{soc}' is not known")
 
 
 @dataclass(frozen=True)
@@ -178,6 +198,7 @@ class _ChipFacts:
     architecture: Architecture
     aic: int
     aiv: int
+    clock_mhz: float
     launch: Mapping[KernelKind, tuple[float, float]]
 
 
@@ -190,4 +211,11 @@ def _chip_facts(name: str) -> _ChipFacts:
         KernelKind.MIXED: chip.launch.mixed,
     }
     launch = {kind: (float(own.head_us), float(own.tail_us)) for kind, own in kinds.items()}
-    return _ChipFacts(chip.family, chip.architecture, chip.cores.aic, chip.cores.aiv, launch)
+    return _ChipFacts(
+        chip.family,
+        chip.architecture,
+        chip.cores.aic,
+        chip.cores.aiv,
+        float(chip.cores.clock_mhz),
+        launch,
+    )

@@ -63,8 +63,11 @@ def element_type(text: str) -> str:
     return _TYPES[name]
 
 
+_ABSENT = ("dt_undefined", "undefined")
+
+
 def element_types(record: Record) -> list[str]:
-    """Element types of a record in its own order: one, or one for each input.
+    """Element types of a record in its own order: one, or one for each input that is there.
 
     Raises:
         NotMapped: none is stated or one is unknown.
@@ -72,7 +75,8 @@ def element_types(record: Record) -> list[str]:
     if not record.dtype:
         raise NotMapped("the record states no element type")
     text = record.dtype.split("->")[0]
-    return [element_type(part) for part in text.replace("/", ";").split(";") if part.strip()]
+    parts = [part.strip() for part in text.replace("/", ";").split(";")]
+    return [element_type(part) for part in parts if part and part.lower() not in _ABSENT]
 
 
 def shapes(record: Record) -> list[Shape | None]:
@@ -87,7 +91,7 @@ def shapes(record: Record) -> list[Shape | None]:
     for key in ("input_shapes", "raw_input_shapes"):
         text = params.get(key)
         if isinstance(text, str) and text not in ("", "N/A"):
-            return _split(text)
+            return _without_absent(record, _split(text))
     if isinstance(params.get("shape"), list):
         return [_shape(params["shape"])]
     raise NotMapped("the record states no input shapes")
@@ -124,6 +128,14 @@ def positive(record: Record, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise NotMapped(f"parameter {name} is {value!r}, a positive whole number is needed")
     return value
+
+
+def _without_absent(record: Record, found: list[Shape | None]) -> list[Shape | None]:
+    """An input of undefined type is absent; its shape reads as that of a scalar."""
+    types = [part.strip().lower() for part in (record.dtype or "").split(";")]
+    if len(types) != len(found):
+        return found
+    return [None if t in _ABSENT else shape for shape, t in zip(found, types, strict=True)]
 
 
 def _shape(entry: Any) -> Shape | None:

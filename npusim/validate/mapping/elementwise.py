@@ -12,6 +12,7 @@ from npusim.validate.workload import Group, KernelKind, NotMapped, Workload
 
 Mapper = Callable[[Record], Workload]
 _INTEGERS = ("int32", "int8")
+_USUAL_CAST = {"fp16": "fp32", "bf16": "fp32", "fp32": "fp16", "int32": "fp32", "int8": "fp16"}
 _SCALAR_FORM = {"add": "adds", "mul": "muls"}
 
 
@@ -60,7 +61,9 @@ def binary(function: str) -> Mapper:
 
 def _with_scalar(record: Record, function: str, x: Operand) -> Workload:
     """A scalar operand is a constant to the kernel: the form with a scalar has the same traffic."""
-    require(x.dtype in FLOATS, f"{function} of {x.dtype} with a scalar has no kernel in the blocks")
+    if x.dtype in _INTEGERS:
+        whole = "the scalar as a tensor of its own: instructions with an integer scalar are missing"
+        return _workload(record, {"op": function, **_sizes(x)}, whole)
     if function in ("div", "sub"):
         note = f"{function} by a scalar runs as its inverse operation with the same traffic"
         form = {"div": "muls", "sub": "adds"}[function]
@@ -130,11 +133,13 @@ def exp(record: Record) -> Workload:
 def cast(record: Record) -> Workload:
     """A conversion; the output type must be stated."""
     x = operands(record)[0]
+    # A truth value is a byte, and converted as one.
+    x = replace(x, dtype={"bool": "int8"}.get(x.dtype, x.dtype))
     out = record.params.get("out") or record.params.get("output_dtype")
     if out is None and record.dtype and "->" in record.dtype:
         out = record.dtype.split("->")[1]
     if not isinstance(out, str):
-        out = {"fp16": "fp32", "bf16": "fp32", "fp32": "fp16"}.get(x.dtype)
+        out = _USUAL_CAST.get(x.dtype)
         note = f"the source does not state the output type; {out} is assumed"
     else:
         note = ""

@@ -13,6 +13,7 @@ from npusim.validate.workload import Group, KernelKind, NotMapped, Quantity, Wor
 Mapper = Callable[[Record], Workload]
 _NZ_SIDE = 16
 _NZ_AXES = 4
+_PRELOAD = "preload off"
 
 
 def matmul(record: Record) -> Workload:
@@ -157,6 +158,8 @@ def _ladder_knobs(record: Record) -> dict[str, Any]:
         knobs |= {"step_k": 1, "step_kb": 1, "preload": False}
     elif re.search(r"case[5-9]|stepKa=8", case):
         knobs |= {"step_k": 8, "step_kb": 4}
+    if params.get("variant") == "before" and _PRELOAD in str(params.get("what", "")):
+        knobs["preload"] = False
     if re.search(r"case[6-9]|2 passes", case) or "two rounds" in case:
         knobs |= {"passes": 2}
     return knobs
@@ -169,7 +172,8 @@ def _core_time(record: Record) -> bool:
 
 
 def _note(record: Record) -> str:
-    if record.params.get("variant") == "before":
+    what = str(record.params.get("what", ""))
+    if record.params.get("variant") == "before" and _PRELOAD not in what:
         raise NotMapped("the untuned variant of a pair: what it lacks is not a knob of ours")
     if "nz" in (record.format or "").lower().split(";")[0]:
         return "a is read as rows though it is in NZ; base tiles as published tilings use"

@@ -7,7 +7,7 @@ from typing import Any
 
 from npusim.validate.mapping.common import FLOATS, attributes, require, used_cores
 from npusim.validate.records import Record
-from npusim.validate.shapes import element_types, operands
+from npusim.validate.shapes import element_types, operands, positive
 from npusim.validate.workload import Group, KernelKind, Launch, Workload
 
 Mapper = Callable[[Record], Workload]
@@ -60,14 +60,17 @@ def layer_norm(record: Record) -> Workload:
 def dynamic_quant(record: Record) -> Workload:
     """Each row to int8 by its own largest magnitude."""
     out = (record.dtype or "").partition("->")[2]
-    require(
-        "int4" not in out and "int4" not in record.op, "int4 output has no kernel in the blocks"
-    )
-    smooth = len(operands(record)) > 1
-    params = _rows(record)
-    return quant_workload(
-        record, "dynamic_quant", {**params, **({"smooth": True} if smooth else {})}
-    )
+    narrow = "int4" in out or "int4" in record.op
+    if "tokens" in record.params and "head_dim" in record.params:
+        rows, cols = positive(record, "tokens"), positive(record, "head_dim")
+        params: dict[str, Any] = {"rows": rows, "cols": cols, "dtype": element_types(record)[0]}
+        smooth = False
+    else:
+        params, smooth = _rows(record), len(operands(record)) > 1
+    if smooth:
+        params["smooth"] = True
+    found = quant_workload(record, "dynamic_quant", params)
+    return replace(found, note="an int8 result: int4 has half the bytes") if narrow else found
 
 
 def softmax(record: Record) -> Workload:
@@ -76,6 +79,12 @@ def softmax(record: Record) -> Workload:
     axis = attributes(record).get("dim", -1)
     require(axis in (-1, len(x.shape) - 1), f"softmax over axis {axis!r} has no kernel")
     return quant_workload(record, "softmax", _rows(record), Group.OTHER)
+
+
+def masked_softmax(record: Record) -> Workload:
+    """Softmax of a scaled input with a mask: the mask's bytes and its select are left out."""
+    found = quant_workload(record, "softmax", _rows(record), Group.OTHER)
+    return replace(found, note="scale and mask are left out")
 
 
 def add_norm_quant(record: Record) -> Workload:
@@ -134,6 +143,7 @@ MAPPERS: dict[str, Mapper] = {
     "dynamicquant": dynamic_quant,
     "softmaxv2": softmax,
     "softmax": softmax,
+    "scaledmaskedsoftmax": masked_softmax,
     "addrmsnormdynamicquant": add_norm_quant,
     "multi_add_rms_norm_dynamic_quant": add_norm_quant,
     "ascendquantv2": static_quant,

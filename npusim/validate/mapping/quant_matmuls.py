@@ -1,6 +1,7 @@
 """int8 matrix products with dequantisation, and grouped products."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -8,7 +9,7 @@ from npusim.validate.mapping.common import attributes, require, used_cores
 from npusim.validate.mapping.matmuls import base_tiles
 from npusim.validate.records import Record
 from npusim.validate.shapes import element_types, positive, shapes
-from npusim.validate.workload import Group, KernelKind, Launch, Workload
+from npusim.validate.workload import Group, KernelKind, Launch, NotMapped, Quantity, Workload
 
 Mapper = Callable[[Record], Workload]
 
@@ -19,7 +20,10 @@ def quant_matmul(record: Record) -> Workload:
     attrs = params.get("attrs")
     attrs = attrs if isinstance(attrs, dict) else {}
     require("int8" in element_types(record), f"operands of {record.dtype} are no int8")
-    found = shapes(record)
+    try:
+        found = shapes(record)
+    except NotMapped:  # sizes alone are enough; there is no bias then
+        found = []
     batched = bool(found) and found[0] is not None and len(found[0]) > 2
     require(not batched, "a batch of products has no kernel in the blocks")
     m, n, k = (positive(record, key) for key in "MNK")
@@ -42,6 +46,13 @@ def quant_matmul(record: Record) -> Workload:
         note="the vendor's tiling is not published: the fastest by prediction of the usual "
         "base tiles; bf16 results and token scales are finished on the vector cores",
     )
+
+
+def projection(record: Record) -> Workload:
+    """int8 decode product of a generated kernel: its span on the cores is published."""
+    found = quant_matmul(record)
+    span = "span" in record.context
+    return replace(found, quantity=Quantity.KERNEL) if span else found
 
 
 def _per_token(
@@ -122,6 +133,7 @@ def quant_grouped_matmul(record: Record) -> Workload:
 MAPPERS: dict[str, Mapper] = {
     "quantbatchmatmulv3": quant_matmul,
     "quantmatmul": quant_matmul,
+    "q up-projection int8 matmul": projection,
     "groupedmatmul": grouped_matmul,
     "quant grouped matmul": quant_grouped_matmul,
 }

@@ -1,7 +1,6 @@
 """Records whose time is a sum over several kernels."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
