@@ -89,7 +89,7 @@ def _kernel_plan(record: Record, workload: Workload, hypothesis: Hypothesis, chi
         family=_chip_facts(chip).family,
         chip_set={**START_SPREAD, **hypothesis.chip_set, **launch, **workload.chip_set},
         alternative_set=alternative,
-        unscored=unscored(record.id),
+        unscored=unscored(record.id) or workload.unscored,
     )
 
 

@@ -63,6 +63,7 @@ class Workload:
         quantity: which of the run's times is compared.
         operations, moved_bytes: for records in operations or bytes per second.
         note: what was assumed to map it.
+        unscored: why the record leaves too much open for its error to count, or None.
         followers: kernels launched after this one, in their order, where the record's time is
             the sum over several; they have no followers of their own.
     """
@@ -80,6 +81,7 @@ class Workload:
     operations: float = 0.0
     moved_bytes: float = 0.0
     note: str = ""
+    unscored: str | None = None
     followers: tuple["Workload", ...] = ()
 
     @property

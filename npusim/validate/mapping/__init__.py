@@ -15,6 +15,7 @@ from npusim.validate.mapping import (
     reductions,
     sums,
 )
+from npusim.validate.mapping.common import launches
 from npusim.validate.records import Record
 from npusim.validate.workload import NotMapped, Workload
 
@@ -43,7 +44,7 @@ def workload_of(record: Record) -> Workload:
     mapper = _mapper(record.op)
     if mapper is None:
         raise NotMapped(f"no kernel for operator '{record.op}' yet")
-    kernels = sums.launches(record)
+    kernels = launches(record)
     return sums.sum_of(record, kernels) if len(kernels) > 1 else mapper(record)
 
 

@@ -1,5 +1,6 @@
 """What the mappings share."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,8 @@ from npusim.validate.records import Record
 from npusim.validate.workload import NotMapped
 
 FLOATS = ("fp32", "fp16", "bf16")
+_LIST = re.compile(r"kernels(?: summed)?: (.*)")
+_ENTRY = re.compile(r"(\w+?)x(\d+)")
 
 
 def attributes(record: Record) -> Mapping[str, Any]:
@@ -36,3 +39,12 @@ def require(condition: bool, why: str) -> None:
     """
     if not condition:
         raise NotMapped(why)
+
+
+def launches(record: Record) -> list[str]:
+    """Names of the kernels that the source lists, each as often as it was launched."""
+    found = _LIST.search(record.context)
+    if found is None:
+        return []
+    entries = _ENTRY.findall(found[1])
+    return [name for name, count in entries for _ in range(int(count))]

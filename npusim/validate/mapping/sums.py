@@ -4,7 +4,6 @@ The sources list the kernels by name and count; what each of them does to which 
 from the operator's definition.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -23,17 +22,6 @@ Kernels = Mapping[str, Workload]
 """The run of each kernel, by its name in the source."""
 
 _PADDED = 16
-_LIST = re.compile(r"kernels(?: summed)?: (.*)")
-_ENTRY = re.compile(r"(\w+?)x(\d+)")
-
-
-def launches(record: Record) -> list[str]:
-    """Names of the kernels that the source lists, each as often as it was launched."""
-    found = _LIST.search(record.context)
-    if found is None:
-        return []
-    entries = _ENTRY.findall(found[1])
-    return [name for name, count in entries for _ in range(int(count))]
 
 
 def sum_of(record: Record, names: Sequence[str]) -> Workload:
