@@ -117,6 +117,9 @@ def launch_set(hypothesis: Hypothesis, chip: str, workload: Workload) -> dict[st
     facts = _chip_facts(chip)
     started_as = KernelKind.MIXED if workload.launch is Launch.MIXED else workload.kind
     own_head, own_tail = facts.launch[workload.kind]
+    if workload.launch is Launch.JOINED:
+        kind = workload.kind.value
+        return {f"launch.{kind}.head_us": 0.0, f"launch.{kind}.tail_us": 0.0}
     total = hypothesis.launch_us[started_as]
     cores = _cores(facts, hypothesis, workload)
     total += cores * hypothesis.core_us

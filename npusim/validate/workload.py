@@ -23,6 +23,8 @@ class Launch(Enum):
     """Kernels written by hand that first read tiling data and choose a template by it."""
     MIXED = "mixed"
     """A kernel on cube cores that is started as one of both kinds."""
+    JOINED = "joined"
+    """A later phase of the kernel before it, run apart: no launch of its own."""
 
 
 class Quantity(Enum):
@@ -64,7 +66,7 @@ class Workload:
         operations, moved_bytes: for records in operations or bytes per second.
         note: what was assumed to map it.
         unscored: why the record leaves too much open for its error to count, or None.
-        followers: kernels launched after this one, in their order, where the record's time is
+        followers: kernels and phases after this one, in their order, where the record's time is
             the sum over several; they have no followers of their own.
     """
 

@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 from npusim.validate.mapping.common import FLOATS, attributes, require, used_cores
+from npusim.validate.mapping.quant_matmuls import group_ends
 from npusim.validate.records import Record
 from npusim.validate.shapes import Shape, element_types, output_shape, shapes
 from npusim.validate.workload import Group, KernelKind, Launch, NotMapped, Workload
@@ -81,10 +82,46 @@ def weight_quant_matmul(record: Record) -> Workload:
     )
 
 
+def grouped_swiglu_quant(record: Record) -> Workload:
+    """int8 products of groups, then SwiGLU and quantisation of the rows, in one kernel."""
+    found = [s for s in shapes(record) if s is not None]
+    require(len(found) >= 2 and len(found[1]) == 3, "weights of three axes are needed")
+    require("int8" in element_types(record), f"operands of {record.dtype} are no int8")
+    (m, k), (groups, k2, n) = found[0][-2:], found[1]
+    require(k == k2 and n % 2 == 0, f"weight {list(found[1])} does not fit rows of {k}")
+    ends = group_ends(attributes(record).get("group_list"), m)
+    params: dict[str, Any] = {"groups": groups, "tokens": m, "N": n, "K": k, "dtype": "int8"}
+    params |= {"b_format": "nz", "ends": ends}
+    rows = {"rows": m, "cols": n // 2, "dtype": "int32", "activate_left": True}
+    return Workload(
+        op="grouped_matmul",
+        params=params,
+        group=Group.INT8_NZ,
+        kind=KernelKind.CUBE,
+        launch=Launch.MIXED,
+        knobs=used_cores(record, "aic"),
+        operations=2.0 * m * n * k,
+        note="int32 products to memory, then the vector cores: the phases do not overlap",
+        followers=(
+            Workload(
+                op="dequant_swiglu_quant",
+                params=rows,
+                group=Group.OTHER,
+                kind=KernelKind.VECTOR,
+                launch=Launch.JOINED,
+                parallel=m,
+                note="the second phase of the same kernel; one scale per column for all groups",
+            ),
+        ),
+    )
+
+
 MAPPERS: dict[str, Mapper] = {
     "batchmatmul": batch_matmul,
     "batchmatmulv2": batch_matmul,
     "batchmatmulv3": batch_matmul,
     "weightquantbatchmatmulv2": weight_quant_matmul,
     "weightquantbatchmatmul": weight_quant_matmul,
+    "groupedmatmulswigluquantv2": grouped_swiglu_quant,
+    "groupedmatmulswigluquant": grouped_swiglu_quant,
 }

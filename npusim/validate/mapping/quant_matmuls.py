@@ -75,7 +75,7 @@ def grouped_matmul(record: Record) -> Workload:
     """Rows in groups, each with a weight of its own."""
     attrs = attributes(record)
     found = [s for s in shapes(record) if s is not None]
-    groups = _ends(attributes(record).get("group_list"), found[0][0] if found else 0)
+    groups = group_ends(attributes(record).get("group_list"), found[0][0] if found else 0)
     require(len(found) >= 2 and len(found[1]) == 3, "weights of three axes are needed")
     dtype = element_types(record)[0]
     require(dtype in ("fp16", "bf16"), f"grouped matmul of {dtype} has no kernel in the blocks")
@@ -97,7 +97,7 @@ def grouped_matmul(record: Record) -> Workload:
     )
 
 
-def _ends(groups: Any, rows: int) -> list[int]:
+def group_ends(groups: Any, rows: int) -> list[int]:
     """The last row of each group, from a list of ends or of sizes.
 
     Raises:

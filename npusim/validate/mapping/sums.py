@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from npusim.ops.common.fractals import round_up
+from npusim.validate.mapping.batches import grouped_swiglu_quant
 from npusim.validate.mapping.common import FLOATS, require, used_cores
 from npusim.validate.mapping.gated import swiglu
 from npusim.validate.mapping.moves import rotary
@@ -38,7 +39,7 @@ def sum_of(record: Record, names: Sequence[str]) -> Workload:
     for name in names:
         if name not in kernels:
             raise NotMapped(f"kernel '{name}' in the sum of {record.op} has no kernel yet")
-        found.append(kernels[name])
+        found += [replace(part, followers=()) for part in kernels[name].kernels]
     first, *others = found
     return replace(first, followers=tuple(others))
 
@@ -137,10 +138,21 @@ def _add_norm_quant(record: Record) -> Kernels:
     }
 
 
+def _grouped(record: Record) -> Kernels:
+    """The weights of all groups are brought to NZ first."""
+    weight = operands(record)[1]
+    rows, cols = weight.rows_cols
+    params = {"rows": rows, "cols": cols, "dtype": "int8"}
+    note = "the weights to NZ: a copy that reads rows"
+    moved = _plain(record, "copy", params, Group.OTHER, note)
+    return {"GroupedMatmulSwigluQuantV2": grouped_swiglu_quant(record), "TransData": moved}
+
+
 _OPERATORS: Mapping[str, Callable[[Record], Kernels]] = {
     "exp": _exp,
     "swiglu": _swiglu,
     "applyrotaryposemb": _rotary,
     "multi_add_rms_norm_dynamic_quant": _add_norm_quant,
     "addrmsnormdynamicquant": _add_norm_quant,
+    "groupedmatmulswigluquantv2": _grouped,
 }
