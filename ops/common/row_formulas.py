@@ -3,6 +3,7 @@
 Each needs the numbers of its rows in ``numbers`` and, spread over 32-byte blocks, in ``blocks``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from npusim.ops.common.row_ops import (
     LANES,
     MAXIMUM,
     SUM,
+    Reduction,
     Rows,
     by_row_number,
     reduce_mapped,
@@ -25,6 +27,7 @@ from npusim.ops.common.row_ops import (
 from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32
+Map = Callable[[VectorWriter, Operand, Operand], None]
 QUANT_MAX = 127.0
 
 
@@ -73,6 +76,52 @@ def root_mean_square(v: VectorWriter, x: Rows, epsilon: float, scratch: RowScrat
     spread(v, scratch.blocks, sums, x.rows)
 
 
+def inverse(v: VectorWriter, numbers: Operand, one: Operand) -> None:
+    """numbers = 1 / numbers.
+
+    Args:
+        one: scratch of as many fp32.
+    """
+    v.op(Opcode.VDUP, one, scalar=1.0)
+    v.op(Opcode.VDIV, numbers, one, numbers)
+
+
+def inverse_root_mean_square(
+    v: VectorWriter, x: Rows, epsilon: float, scratch: RowScratch, singly: bool = False
+) -> None:
+    """One over the root of the mean square of every row, into ``numbers`` and ``blocks``."""
+    sums = scratch.numbers.linear(F32, x.rows)
+    _reduce(v, SUM, square, x, scratch, sums, singly)
+    root_of_sums(v, sums, x.n, epsilon)
+    inverse(v, sums, scratch.lanes.linear(F32, x.rows))
+    spread(v, scratch.blocks, sums, x.rows)
+
+
+def _reduce(
+    v: VectorWriter,
+    how: Reduction,
+    apply: Map,
+    x: Rows,
+    scratch: RowScratch,
+    dst: Operand,
+    singly: bool,
+) -> None:
+    """A number of every row: of all rows together, or row after row with a read-back of each."""
+
+    def mapped(d: Operand, s: Operand) -> None:
+        apply(v, d, s)
+
+    if not singly:
+        reduce_mapped(v, how, mapped, x, scratch.pieces, scratch.lanes, dst)
+        return
+    for i in range(x.rows):
+        block = scratch.blocks.linear(F32, 1, 4 * BLOCK * i)
+        reduce_mapped(v, how, mapped, x.single(i), scratch.pieces, scratch.lanes, block)
+        v.read_back()
+    # A reduction of one element for each row brings the numbers next to each other.
+    v.op(how.finish, dst, Rows(scratch.blocks, x.rows, 1, BLOCK).all())
+
+
 def factors_of_largest(v: VectorWriter, largest: Operand, one: Operand, scale: Operand) -> None:
     """largest a becomes the factor 127 / a; scale = 1 / factor.
 
@@ -96,19 +145,29 @@ def to_int8(v: VectorWriter, y: Operand, x: Rows) -> None:
 
 
 def quantise_rows(
-    v: VectorWriter, x: Rows, scratch: RowScratch, y: Operand, scale: Operand
+    v: VectorWriter,
+    x: Rows,
+    scratch: RowScratch,
+    y: Buffer,
+    scale: Operand,
+    singly: bool = False,
 ) -> None:
     """Every row to int8 by its largest magnitude; overwrites x.
 
     Args:
-        y: int8, as many elements as x.
+        y: int8, with the pitch of x.
         scale: fp32, one per row.
+        singly: row after row instead of all rows together; the bits are the same.
     """
     largest = scratch.numbers.linear(F32, x.rows)
-    reduce_mapped(
-        v, MAXIMUM, lambda d, s: magnitude(v, d, s), x, scratch.pieces, scratch.lanes, largest
-    )
+    _reduce(v, MAXIMUM, magnitude, x, scratch, largest, singly)
     factors_of_largest(v, largest, scratch.lanes.linear(F32, x.rows), scale)
     spread(v, scratch.blocks, largest, x.rows)
-    by_row_number(v, Opcode.VMUL, x, x, scratch.blocks)
-    to_int8(v, y, x)
+    if not singly:
+        by_row_number(v, Opcode.VMUL, x, x, scratch.blocks)
+        to_int8(v, y.at(patterns.nd(DType.INT8, x.rows, x.n, x.pitch)), x)
+        return
+    for i in range(x.rows):
+        factor = scratch.blocks.part("factor", 4 * BLOCK * i, 4 * BLOCK)
+        by_row_number(v, Opcode.VMUL, x.single(i), x.single(i), factor)
+        to_int8(v, y.linear(DType.INT8, x.n, i * x.pitch), x.single(i))

@@ -49,6 +49,11 @@ class Rows:
         """``count`` elements of a row from ``first`` on."""
         return self.area.linear(F32, count, 4 * (index * self.pitch + first))
 
+    def single(self, index: int) -> "Rows":
+        """One row as rows."""
+        size = 4 * self.pitch
+        return Rows(self.area.part("row", index * size, size), 1, self.n, self.pitch)
+
     def columns(self, first: int, count: int) -> "Rows":
         """``count`` columns of all rows from ``first`` on, a multiple of 8."""
         rest = self.area.part("columns", 4 * first, self.area.size_bytes - 4 * first)
@@ -96,12 +101,12 @@ def reduce_mapped(
 
     Args:
         apply: writes the function: called with the destination and the source of one piece.
-        scratch: `mapped_bytes` bytes.
+        scratch: `mapped_bytes` bytes; the rows go in pieces unless it holds all of them.
     """
-    if x.n <= LANES:
+    if x.rows * x.pitch * 4 <= scratch.size_bytes:
         mapped = Rows(scratch, x.rows, x.n, x.pitch)
         apply(mapped.all(), x.all())
-        v.op(how.finish, dst, mapped.all())
+        reduce_scratch(v, how, mapped, dst)
         return
     for first in range(0, x.n, PIECE):
         count = min(PIECE, x.n - first)
@@ -112,9 +117,20 @@ def reduce_mapped(
     finish_lanes(v, how, x.rows, lanes, dst)
 
 
-def mapped_bytes(rows: int, cols: int) -> int:
-    """Scratch of `reduce_mapped`."""
-    return rows * min(round_up(cols, BLOCK), PIECE) * 4
+def reduce_scratch(v: VectorWriter, how: Reduction, x: Rows, dst: Operand) -> None:
+    """As `reduce_rows`, of rows that need not be kept: their own first lanes gather the others."""
+    if x.n > LANES:
+        _fold(v, how, x, LANES, Rows(x.area, x.rows, LANES, x.pitch))
+    v.op(how.finish, dst, Rows(x.area, x.rows, min(x.n, LANES), x.pitch).all())
+
+
+def mapped_bytes(rows: int, cols: int, longest: int = PIECE) -> int:
+    """Scratch of `reduce_mapped`.
+
+    Args:
+        longest: elements of the longest rows that are worked on at once.
+    """
+    return rows * (round_up(cols, BLOCK) if cols <= longest else min(cols, PIECE)) * 4
 
 
 def fold_lanes(v: VectorWriter, how: Reduction, x: Rows, lanes: Buffer, started: bool) -> None:
@@ -126,13 +142,18 @@ def fold_lanes(v: VectorWriter, how: Reduction, x: Rows, lanes: Buffer, started:
         start = acc.area.at(patterns.nd(F32, x.rows, width, LANES))
         v.op(Opcode.VCOPY, start, x.area.at(patterns.nd(F32, x.rows, width, x.pitch)))
         first = width
+    _fold(v, how, x, first, acc)
+
+
+def _fold(v: VectorWriter, how: Reduction, x: Rows, first: int, acc: Rows) -> None:
+    """Combine the columns of ``x`` from ``first`` on into the lanes ``acc``, chunk by chunk."""
     whole, tail = divmod(x.n - first, LANES)
     if whole:
         for i in range(x.rows):
-            sums = acc.area.at(pattern(F32, ((whole, 0), (LANES, 1))), 4 * i * LANES)
+            sums = acc.area.at(pattern(F32, ((whole, 0), (LANES, 1))), 4 * i * acc.pitch)
             v.op(how.combine, sums, x.part(i, first, whole * LANES), sums)
     if tail:
-        start = acc.area.at(patterns.nd(F32, x.rows, tail, LANES))
+        start = acc.area.at(patterns.nd(F32, x.rows, tail, acc.pitch))
         rest = x.area.at(patterns.nd(F32, x.rows, tail, x.pitch), 4 * (first + whole * LANES))
         v.op(how.combine, start, rest, start)
 

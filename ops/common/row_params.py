@@ -15,7 +15,7 @@ from npusim.ops.common.vector_stream import check_cores, check_fit
 FLOATS = {"fp32": DType.FP32, "fp16": DType.FP16, "bf16": DType.BF16}
 NARROW_FLOATS = {"fp16": DType.FP16, "bf16": DType.BF16}
 LARGEST = 2**31 - 1
-_MOST_ROWS = 64  # one reduction gives a number per row: a block of them fits one repeat
+MOST_ROWS = 64  # one reduction gives a number per row: a block of them fits one repeat
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,13 @@ def row_tiling(
     chip: Chip,
     overrides: Mapping[str, Any],
     needed: Callable[[int, int], int],
+    most_rows: int = MOST_ROWS,
 ) -> RowTiling:
     """As many rows as fit twice, in equal tiles; one buffer where two of one row do not fit.
 
     Args:
         needed: UB bytes for (rows of a tile, buffers).
+        most_rows: limit of a tile's rows.
 
     Raises:
         ParameterError: unknown knob or too many cores.
@@ -45,7 +47,7 @@ def row_tiling(
     """
     buffers = 2 if needed(1, 2) <= chip.sizes.ub else 1
     most = 1
-    while most < _MOST_ROWS and needed(most + 1, buffers) <= chip.sizes.ub:
+    while most < most_rows and needed(most + 1, buffers) <= chip.sizes.ub:
         most += 1
     chosen = RowTiling(
         tile_rows=balanced_rows(rows, chip.cores.aiv, most), buffers=buffers, cores=chip.cores.aiv

@@ -79,6 +79,7 @@ def place_rows(
     tensors: Mapping[str, Tensor],
     row_tensors: Sequence[RowTensor],
     prologue: tuple[BlockFunction, tuple[Hashable, ...]] | None = None,
+    ahead: tuple[RowTensor, ...] = (),
 ) -> None:
     """Give every core its rows.
 
@@ -86,6 +87,8 @@ def place_rows(
         block: called as ``block(k, *args, stream, rows, count, turn)`` for ``count`` tiles.
         tensors: GM tensors by slot; slots of ``row_tensors`` move with the rows, others stay.
         prologue: a block that each core runs once before its rows.
+        ahead: what is loaded one tile before it is worked on. The block gets one more argument:
+            the rows of the tile after its last one, 0 at the end.
     """
     steps = {t.slot: t.row_bytes for t in row_tensors}
     depth = len(stream.inputs.buffers)
@@ -99,14 +102,19 @@ def place_rows(
             builder.place(aiv, prologue[0], prologue[1], stage=stage, **fixed)
         builder.place(aiv, vector_stream.prime, (stream,), stage=stage)
         turn = 0
+        if ahead:
+            starts = {t.slot: tensors[t.slot].address + first * t.row_bytes for t in ahead}
+            loaded = (ahead, stream, min(tile_rows, left), 0)
+            builder.place(aiv, load_rows, loaded, stage=stage, **starts)
         while left:
             tile = min(tile_rows, left)
             count = min(TILES_PER_BLOCK, left // tile)
             bases = {s: t.address + first * steps.get(s, 0) for s, t in tensors.items()}
+            following = (min(tile_rows, left - tile * count),) if ahead else ()
             builder.place(
                 aiv,
                 block,
-                (*args, stream, tile, count, turn % depth),
+                (*args, stream, tile, count, turn % depth, *following),
                 stage=stage,
                 tile=turn,
                 **bases,
@@ -126,19 +134,21 @@ def stream_rows(
     count: int,
     turn: int,
     compute: Callable[[VectorWriter, int], None],
+    following: int | None = None,
 ) -> None:
     """``count`` tiles of ``rows`` rows: load, compute, store.
 
     Args:
         compute: writes the vector work of one tile; called with the writer and the turn.
+        following: loads run one tile ahead, and the tile after these has so many rows.
     """
     for i in range(turn, turn + count):
         k.scalar(LOOP_CYCLES)
-        stream.inputs.wait_free(k, i)
-        for index, tensor in enumerate(loads):
-            area = stream.input(i, index).at(tensor.in_ub(rows))
-            k.copy(area, _tile(k, tensor, rows, i - turn))
-        stream.inputs.publish(k, i)
+        done = (i - turn) * rows
+        if following is None:
+            load_rows(k, loads, stream, rows, i, done)
+        elif coming := rows if i + 1 < turn + count else following:
+            load_rows(k, loads, stream, coming, i + 1, done + rows)
         stream.inputs.wait_full(k, i)
         stream.outputs.wait_free(k, i)
         compute(VectorWriter(k), i)
@@ -147,10 +157,25 @@ def stream_rows(
         stream.outputs.wait_full(k, i)
         for index, tensor in enumerate(stores):
             area = stream.output(i, index).at(tensor.in_ub(rows))
-            k.copy(_tile(k, tensor, rows, i - turn), area)
+            k.copy(_tile(k, tensor, rows, done), area)
         stream.outputs.release(k, i)
 
 
-def _tile(k: BlockBuilder, tensor: RowTensor, rows: int, index: int) -> Operand:
-    whole = tensor.in_gm(rows)
-    return k.gm(tensor.slot, whole, index * rows * tensor.row_bytes)
+def load_rows(
+    k: BlockBuilder,
+    loads: Sequence[RowTensor],
+    stream: Stream,
+    rows: int,
+    turn: int,
+    first: int = 0,
+) -> None:
+    """One tile of ``rows`` rows from row ``first`` on into the buffer of a turn."""
+    stream.inputs.wait_free(k, turn)
+    for index, tensor in enumerate(loads):
+        area = stream.input(turn, index).at(tensor.in_ub(rows))
+        k.copy(area, _tile(k, tensor, rows, first))
+    stream.inputs.publish(k, turn)
+
+
+def _tile(k: BlockBuilder, tensor: RowTensor, rows: int, first: int) -> Operand:
+    return k.gm(tensor.slot, tensor.in_gm(rows), first * tensor.row_bytes)

@@ -12,6 +12,12 @@ from npusim.numerics.rounding import Rounding
 
 Extent = tuple[int, int]
 
+READ_BACK_CYCLES = 30
+"""The scalar unit reads a number out of UB and computes a factor from it (inferred: published
+times of row-by-row quantisations have about 300 cycles for each row, of which the vector
+instructions explain 250)."""
+_READ_BACK_EVENT = 0
+
 
 class VectorWriter:
     """Emits vector instructions into a block.
@@ -48,6 +54,20 @@ class VectorWriter:
     def barrier(self) -> None:
         """Wait until everything written is visible."""
         self.k.pipe_barrier(Pipe.VECTOR)
+        self._written.clear()
+
+    def read_back(self) -> None:
+        """Let the scalar unit read a number that the vector unit has just computed.
+
+        Kernels that go row by row do so once for each row, and issue nothing meanwhile. What
+        they compute from the number is computed on the vector unit here: the instruction set
+        has no arithmetic of the scalar unit.
+        """
+        self.k.set_flag(Pipe.VECTOR, Pipe.SCALAR, _READ_BACK_EVENT)
+        self.k.wait_flag(Pipe.VECTOR, Pipe.SCALAR, _READ_BACK_EVENT)
+        self.k.scalar(READ_BACK_CYCLES)
+        self.k.set_flag(Pipe.SCALAR, Pipe.VECTOR, _READ_BACK_EVENT)
+        self.k.wait_flag(Pipe.SCALAR, Pipe.VECTOR, _READ_BACK_EVENT)
         self._written.clear()
 
 

@@ -2,7 +2,8 @@
 
 Each AIV loads gamma and the smoothing scales once, in their 16-bit type, and streams its rows.
 In fp32: the sum, rounded to the tensors' type (that is what the caller gets, and what is
-normalised), RmsNorm, gamma; then for every smoothing scale the dynamic quantisation.
+normalised), RmsNorm, gamma; then for every smoothing scale the dynamic quantisation. The scalar
+unit reads the sum of squares and the largest magnitude of every row, one row after the other.
 Flags: `vector_stream`.
 """
 
@@ -21,7 +22,7 @@ from npusim.ops.blocks.add_rms_norm_dynamic_quant.tiling import (
     whole_areas,
 )
 from npusim.ops.common.operator import Arrays
-from npusim.ops.common.row_formulas import RowScratch, quantise_rows, root_mean_square
+from npusim.ops.common.row_formulas import RowScratch, inverse_root_mean_square, quantise_rows
 from npusim.ops.common.row_ops import PIECE, Rows, by_narrow_row, by_row_number
 from npusim.ops.common.row_stream import place_rows, stream_rows
 from npusim.ops.common.tensors import declare
@@ -88,10 +89,10 @@ def work(v: VectorWriter, params: AddNormQuantParams, stream: Stream, rows: int,
     pitch = params.ys[0].pitch
     x = Rows(wide, rows, params.cols, pitch)
     add(v, params, stream, x, scratch, turn)
-    root_mean_square(v, x, params.epsilon, scratch)
-    by_row_number(v, Opcode.VDIV, x, x, scratch.blocks)
+    inverse_root_mean_square(v, x, params.epsilon, scratch, singly=True)
+    by_row_number(v, Opcode.VMUL, x, x, scratch.blocks)
     by_narrow_row(v, Opcode.VMUL, x, shared[0], params.dtype, scratch.pieces)
-    for i, (y, scale) in enumerate(zip(params.ys, params.scales, strict=True)):
+    for i, scale in enumerate(params.scales):
         z = x
         if i + 1 < params.quantised:
             z = Rows(again, rows, params.cols, pitch)
@@ -102,8 +103,9 @@ def work(v: VectorWriter, params: AddNormQuantParams, stream: Stream, rows: int,
             v,
             z,
             scratch,
-            stream.output(turn, 1 + i).at(y.in_ub(rows)),
+            stream.output(turn, 1 + i),
             stream.output(turn, 1 + params.quantised + i).at(scale.in_ub(rows)),
+            singly=True,
         )
 
 

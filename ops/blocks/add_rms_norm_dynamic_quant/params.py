@@ -25,7 +25,7 @@ _MOST_ADDED = 5
 
 @dataclass(frozen=True)
 class AddNormQuantParams:
-    """s = x1_0 + ... + x2; n = s / sqrt(mean(s^2) + epsilon) * gamma; int8 rows of n.
+    """s = x1_0 + ... + x2; n = s (1 / sqrt(mean(s^2) + epsilon)) gamma; int8 rows of n.
 
     Attributes:
         added: tensors that are added to ``x2``: 1 for the plain operator, up to 5 for the

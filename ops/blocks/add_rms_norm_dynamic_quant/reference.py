@@ -23,7 +23,8 @@ def reference(params: AddNormQuantParams, inputs: Arrays, model: NumericsModel) 
         np.full(params.rows, np.float32(1) / np.float32(params.cols), np.float32),
     )
     root = r.sqrt(r.add(mean, r.number(params.epsilon, mean)))
-    normalised = r.mul(r.div(s, root[:, None]), r.wide(inputs["gamma"])[None])
+    factor = r.div(r.number(1.0, root), root)
+    normalised = r.mul(r.mul(s, factor[:, None]), r.wide(inputs["gamma"])[None])
     for i in range(max(1, params.smooths)):
         z = normalised
         if params.smooths:

@@ -28,6 +28,7 @@ from npusim.ops.common import vector_stream
 from npusim.ops.common.fractals import ceil_div
 from npusim.ops.common.row_formulas import (
     factors_of_largest,
+    inverse,
     magnitude,
     root_of_sums,
     square,
@@ -158,7 +159,9 @@ class _Row:
         self.total.release(self.k, 0)
         mean = self.root.number.linear(F32, 1)
         finish_lanes(self.v, SUM, 1, self.root.lanes, mean)
+        self.v.read_back()
         root_of_sums(self.v, mean, self.params.cols, self.params.epsilon)
+        inverse(self.v, mean, self.root.lanes.linear(F32, 1))
         spread(self.v, self.root.block, mean, 1)
 
     def find_largest(self) -> None:
@@ -173,6 +176,7 @@ class _Row:
         for quant in self.quants:
             largest = quant.number.linear(F32, 1)
             finish_lanes(self.v, MAXIMUM, 1, quant.lanes, largest)
+            self.v.read_back()
 
     def quantise(self) -> None:
         """The int8 rows, and their scales with the first piece."""
@@ -207,12 +211,12 @@ class _Row:
             spread(self.v, quant.block, largest, 1)
 
     def _normalised(self, col: int, count: int) -> tuple[Rows, Rows]:
-        """A piece of the sum over its root times gamma, and a second area as large."""
+        """A piece of the sum over its root, times gamma, and a second area as large."""
         gamma, *_ = self._load(self.params.shared, col, count)
         x, t = self._wide(0, count), self._wide(1, count)
         rounded = self.total.buffer(0).linear(self.params.dtype, count, col * self.size)
         self.v.cast(x.all(), rounded)
-        by_row_number(self.v, Opcode.VDIV, x, x, self.root.block)
+        by_row_number(self.v, Opcode.VMUL, x, x, self.root.block)
         self.v.cast(t.all(), gamma.linear(self.params.dtype, count))
         self.v.op(Opcode.VMUL, x.all(), x.all(), t.all())
         return x, t

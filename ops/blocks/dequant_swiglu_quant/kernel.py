@@ -108,8 +108,6 @@ def work(
     v.op(Opcode.VMUL, a.all(), a.all(), b.all())
     if params.quant_scale:
         by_shared_row(v, Opcode.VMUL, a, a, shared[-1])
-    y, scale = (
-        stream.output(turn, i).at(tensor.in_ub(rows, params.cols))
-        for i, tensor in enumerate(params.stores)
-    )
-    quantise_rows(v, a, RowScratch(work_area, lanes, numbers, blocks), y, scale)
+    scratch = RowScratch(work_area, lanes, numbers, blocks)
+    scale = stream.output(turn, 1).at(params.stores[1].in_ub(rows, params.cols))
+    quantise_rows(v, a, scratch, stream.output(turn, 0), scale)

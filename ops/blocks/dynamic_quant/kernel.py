@@ -2,6 +2,10 @@
 
 Per row, in fp32: largest magnitude a, factor 127 / a, scale 1 / factor, x times factor; then
 fp32 to int32 (nearest even), to fp16, to int8 (toward zero).
+
+Rows that fill whole 32-byte blocks go through these steps together, other rows one by one, and
+the scalar unit reads the largest magnitude of each (inferred: published times of rows that end
+inside a block have about 250 cycles more for each row).
 """
 
 from npusim.chips.model import Chip
@@ -40,6 +44,7 @@ def build(params: DynamicQuantParams, tiling: RowTiling, chip: Chip, control: Ar
         tensors=gm,
         row_tensors=(*params.loads, *params.stores),
         prologue=(load_smooth, (params, stream)) if params.smooth else None,
+        ahead=params.loads,
     )
     return builder.finish()
 
@@ -59,14 +64,20 @@ def load_smooth(k: BlockBuilder, params: DynamicQuantParams, stream: Stream) -> 
 
 
 def tiles(
-    k: BlockBuilder, params: DynamicQuantParams, stream: Stream, rows: int, count: int, turn: int
+    k: BlockBuilder,
+    params: DynamicQuantParams,
+    stream: Stream,
+    rows: int,
+    count: int,
+    turn: int,
+    following: int,
 ) -> None:
-    """``count`` tiles of ``rows`` rows."""
+    """``count`` tiles of ``rows`` rows, each loaded while the one before it is worked on."""
 
     def compute(v: VectorWriter, i: int) -> None:
         quantise(v, params, stream, rows, i)
 
-    stream_rows(k, stream, params.loads, params.stores, rows, count, turn, compute)
+    stream_rows(k, stream, params.loads, params.stores, rows, count, turn, compute, following)
 
 
 def quantise(
@@ -75,13 +86,13 @@ def quantise(
     """One tile in UB."""
     wide, pieces, lanes, numbers, blocks, *smooth = stream.scratch
     source = stream.input(turn, 0).at(params.loads[0].in_ub(rows))
-    y, scale = (stream.output(turn, i).at(params.stores[i].in_ub(rows)) for i in range(2))
-    pitch = params.stores[0].pitch
-    x = Rows(wide, rows, params.cols, pitch)
+    scale = stream.output(turn, 1).at(params.stores[1].in_ub(rows))
+    x = Rows(wide, rows, params.cols, params.stores[0].pitch)
     if params.dtype is DType.FP32:
         v.op(Opcode.VCOPY, x.all(), source)
     else:
         v.cast(x.all(), source)
     if smooth:
         by_shared_row(v, Opcode.VMUL, x, x, smooth[0])
-    quantise_rows(v, x, RowScratch(pieces, lanes, numbers, blocks), y, scale)
+    scratch = RowScratch(pieces, lanes, numbers, blocks)
+    quantise_rows(v, x, scratch, stream.output(turn, 0), scale, singly=not params.whole_blocks)

@@ -30,6 +30,11 @@ class DynamicQuantParams:
     smooth: bool
 
     @property
+    def whole_blocks(self) -> bool:
+        """Whether rows fill whole 32-byte blocks: a tile of them has no gaps in UB."""
+        return self.cols % self.dtype.c0 == 0
+
+    @property
     def loads(self) -> tuple[RowTensor, ...]:
         """Tensors whose rows are read."""
         return (RowTensor("x", self.dtype, self.cols),)

@@ -1,8 +1,8 @@
 """The tile program of RmsNorm.
 
 Each AIV loads gamma once and then streams its rows. Order of operations, all in fp32: squares,
-64-lane sums, tree, times 1 / cols, plus epsilon, square root, division, gamma; one rounding to
-the output type.
+64-lane sums, tree, times 1 / cols, plus epsilon, square root, one over it (which the operator
+can return), x times it, gamma; one rounding to the output type.
 """
 
 from npusim.chips.model import Chip
@@ -16,7 +16,7 @@ from npusim.numerics.formats import DType
 from npusim.ops.blocks.rms_norm.params import RmsNormParams, areas, tensors
 from npusim.ops.common.fractals import round_up
 from npusim.ops.common.operator import Arrays
-from npusim.ops.common.row_formulas import RowScratch, root_mean_square
+from npusim.ops.common.row_formulas import RowScratch, inverse_root_mean_square
 from npusim.ops.common.row_ops import PIECE, Rows, by_row_number, by_shared_row
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.row_stream import place_rows, stream_rows
@@ -76,10 +76,11 @@ def normalise(v: VectorWriter, params: RmsNormParams, stream: Stream, rows: int,
     """One tile in UB."""
     _, gamma, squares, lanes, numbers, blocks = stream.scratch
     x = _gather_input(v, params, stream, rows, turn)
-    root_mean_square(v, x, params.epsilon, RowScratch(squares, lanes, numbers, blocks))
     out = stream.output(turn, 0)
+    pieces = out if params.dtype is DType.FP32 else squares
+    inverse_root_mean_square(v, x, params.epsilon, RowScratch(pieces, lanes, numbers, blocks))
     y = Rows(out, rows, params.cols, x.pitch) if params.dtype is DType.FP32 else x
-    by_row_number(v, Opcode.VDIV, y, x, blocks)
+    by_row_number(v, Opcode.VMUL, y, x, blocks)
     by_shared_row(v, Opcode.VMUL, y, y, gamma)
     if params.dtype is not DType.FP32:
         v.cast(out.at(params.stores[0].in_ub(rows)), y.all())

@@ -10,9 +10,24 @@ from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.row_ops import BLOCK, LANES, mapped_bytes
-from npusim.ops.common.row_params import FLOATS, LARGEST, RowTiling, random_inputs, row_tiling
+from npusim.ops.common.row_params import (
+    FLOATS,
+    LARGEST,
+    MOST_ROWS,
+    RowTiling,
+    random_inputs,
+    row_tiling,
+)
 from npusim.ops.common.row_stream import RowTensor
 from npusim.ops.common.vector_stream import Areas
+
+_LONGEST_GROUPED = 2000
+"""Elements of the longest rows of which a tile has several; longer ones come one at a time.
+Inferred: published times of rows from 2048 elements on have a fixed part for each row that
+those of rows up to 1024 elements do not have."""
+
+_LONGEST_SQUARED = 8192
+"""Elements of the longest rows that are squared at once; longer ones go in pieces."""
 
 DEFAULTS: dict[str, Any] = {
     "rows": 256,
@@ -25,7 +40,7 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class RmsNormParams:
-    """y = x / sqrt(mean(x^2) + epsilon) * gamma for each of ``rows`` rows.
+    """y = x (1 / sqrt(mean(x^2) + epsilon)) gamma for each of ``rows`` rows.
 
     Attributes:
         residual: x is ``x`` plus ``residual``, and the sum is an output too.
@@ -88,7 +103,8 @@ def areas(params: RmsNormParams, rows: int) -> Areas:
     """UB areas of a tile.
 
     Scratch, in this order: the rows in fp32 (first: raw gamma; fp32 rows need none), gamma in
-    fp32, a piece of squares, lanes, numbers of the rows, the same over blocks.
+    fp32, squares or a piece of them (fp32 rows have theirs in place of the output), lanes,
+    numbers of the rows, the same over blocks.
     """
     wide = RowTensor("", DType.FP32, params.cols)
     return Areas(
@@ -97,7 +113,7 @@ def areas(params: RmsNormParams, rows: int) -> Areas:
         scratch=(
             0 if params.dtype is DType.FP32 else rows * wide.pitch * 4,
             wide.pitch * 4,
-            mapped_bytes(rows, params.cols),
+            0 if params.dtype is DType.FP32 else mapped_bytes(rows, params.cols, _LONGEST_SQUARED),
             rows * LANES * 4,
             rows * 4,
             rows * BLOCK * 4,
@@ -116,4 +132,5 @@ def tiling(params: RmsNormParams, chip: Chip, overrides: Mapping[str, Any]) -> R
         a = areas(params, rows)
         return a.needed(buffers)
 
-    return row_tiling("rms_norm", params.rows, chip, overrides, needed)
+    most = MOST_ROWS if params.cols <= _LONGEST_GROUPED else 1
+    return row_tiling("rms_norm", params.rows, chip, overrides, needed, most)

@@ -31,6 +31,7 @@ def reference(params: RmsNormParams, inputs: Arrays, model: NumericsModel) -> Ar
     root = functions.sqrt(
         functions.add(mean, np.full_like(mean, params.epsilon), model=model), model=model
     )
-    y = functions.div(x, np.broadcast_to(root[:, None], x.shape).copy(), model=model)
+    factor = functions.div(np.ones_like(root), root, model=model)
+    y = functions.mul(x, np.broadcast_to(factor[:, None], x.shape).copy(), model=model)
     y = functions.mul(y, np.broadcast_to(wide("gamma"), x.shape).copy(), model=model)
     return {"y": narrow(y), "sum": narrow(x)} if params.residual else {"y": narrow(y)}
