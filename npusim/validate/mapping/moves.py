@@ -19,10 +19,17 @@ def _workload(record: Record, op: str, params: dict[str, Any], note: str = "") -
         group=Group.OTHER,
         kind=KernelKind.VECTOR,
         launch=Launch.TEMPLATE,
-        parallel=params.get("tokens") or params.get("seq"),
+        parallel=params.get("tokens") or _rows(params),
         knobs=used_cores(record, "aiv"),
         note=note,
     )
+
+
+def _rows(params: dict[str, Any]) -> int | None:
+    """Rows of batches and heads, if the workload has a sequence."""
+    if "seq" not in params:
+        return None
+    return int(params["seq"] * params.get("batch", 1) * params.get("heads", 1))
 
 
 def transpose(record: Record) -> Workload:
@@ -71,9 +78,9 @@ def _tokens_heads_dim(record: Record) -> tuple[int, int, int]:
 def reshape_and_cache(record: Record) -> Workload:
     """Rows of keys and values to slots of a paged cache."""
     tokens, heads, dim = (positive(record, key) for key in ("T", "kv_heads", "dim"))
-    params: dict[str, Any] = {"tokens": 2 * tokens, "width": heads * dim, "block_size": 128}
-    params["dtype"] = element_type(record.dtype or "")
-    return _workload(record, "scatter_cache", params, "keys and values as one tensor of rows")
+    params: dict[str, Any] = {"tokens": tokens, "width": heads * dim, "value_width": heads * dim}
+    params |= {"block_size": 128, "dtype": element_type(record.dtype or "")}
+    return _workload(record, "scatter_cache", params)
 
 
 def scatter_cache(record: Record) -> Workload:
@@ -95,6 +102,7 @@ def kv_rms_norm_rope_cache(record: Record) -> Workload:
     kv, rope, index, cache, value = found[0], found[2], found[4], found[5], found[-1]
     if kv is None or rope is None or index is None or cache is None or value is None:
         raise NotMapped("an input shape is missing")
+    require(rope[2] == kv[2], "one row of cosines for all positions has no kernel in the blocks")
     attrs = attributes(record)
     quantised = (found[7] is not None, found[8] is not None)
     names = {(False, False): "none", (True, False): "first", (False, True): "second"}
