@@ -110,6 +110,7 @@ def run(
     seed: int = 0,
     set: Mapping[str, float | str] | None = None,
     validity: str | Validity | None = None,
+    numerics: Mapping[str, Any] | None = None,
 ) -> Result:
     """Run an operator: predict its time, compute its values, or both.
 
@@ -126,13 +127,16 @@ def run(
         order: functional order, ``program`` or ``timed``.
         set: chip parameters by path, such as ``{"hbm.read_bw_gbps": 2000}``.
         validity: ``documented``, ``wide`` or ``lenient``.
+        numerics: parameters of the arithmetic model (`npusim.numerics.model`), such as
+            ``{"cube_accum": "seq_fma"}``; kernel and reference both compute with it.
 
     Raises:
         NpusimError: one of its subclasses, with a message that says what to change.
     """
     request = _request(
-        op, case, params, inputs, chip, mode, l2, tiling, engine, order, seed, set, validity
-    )
+        op, case, params, inputs, chip, mode, l2, tiling, engine, order, seed, set, validity,
+        numerics,
+    )  # fmt: skip
     return Result(simulate(resolve(request)))
 
 
@@ -174,6 +178,7 @@ def _request(
     seed: int,
     chip_set: Mapping[str, float | str] | None,
     validity: str | Validity | None,
+    numerics: Mapping[str, Any] | None = None,
 ) -> RunRequest:
     return RunRequest(
         op=op,
@@ -184,6 +189,7 @@ def _request(
         mode=_member(Mode, mode, "mode"),
         l2=_member(CacheState, l2, "l2"),
         tiling=dict(tiling or {}),
+        numerics=dict(numerics or {}),
         engine=_member(Engine, engine, "engine") or Engine.AUTO,
         order=_member(Order, order, "order") or Order.PROGRAM,
         validity=_member(Validity, validity, "validity") or Validity.DOCUMENTED,

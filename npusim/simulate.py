@@ -57,6 +57,7 @@ class RunRequest:
         chip_set: chip parameters by dotted path.
         mode, l2: see `Mode` and `CacheState`.
         tiling: overrides of tiling knobs.
+        numerics: parameters of the arithmetic model by name, as values or as text.
         both_orders: compute the values in the other functional order too, and compare.
         sanitize: check the program for races, broken flags and overruns first.
         spread: how many more timing runs with random start offsets, for an interval.
@@ -71,6 +72,7 @@ class RunRequest:
     mode: Mode | None = None
     l2: CacheState | None = None
     tiling: Mapping[str, Any] = field(default_factory=dict)
+    numerics: Mapping[str, Any] = field(default_factory=dict)
     engine: Engine = Engine.AUTO
     level: Level = Level.INSTRUCTION
     order: Order = Order.PROGRAM
@@ -159,6 +161,7 @@ def make_job(
 
     Raises:
         ParameterError: a negative seed.
+        NumericsError: a numerics parameter or a value that does not exist.
         CapacityError: tensors or a tiling that do not fit.
     """
     op = operator(request.op)
@@ -174,7 +177,7 @@ def make_job(
         chip=chip,
         mode=request.mode or (Mode(case.mode) if case else Mode.BOTH),
         l2=request.l2 or (CacheState(case.l2) if case else CacheState.COLD),
-        model=NumericsModel.default(chip.architecture),
+        model=NumericsModel.default(chip.architecture).override(request.numerics),
     )
 
 
@@ -291,11 +294,17 @@ def simulate(job: Job, progress: Progress | None = None) -> Run:
         say("reference")
         # Threads would fight over tiles this small. Overflow and NaN are results, as in the run.
         with threadpool_limits(limits=1, user_api="blas"), np.errstate(all="ignore"):
-            expected = job.operator.reference(job.params, inputs, job.model)
+            expected = job.operator.reference(job.params, inputs, reference_model(job))
         differing = differing_by_name(outputs, expected)
     return Run(
         job, program, inputs, outputs, differing, orders_differing, records, spread_us, sanitizer
     )
+
+
+def reference_model(job: Job) -> NumericsModel:
+    """The model of a job for whole tensors: it knows where the kernel's MMADs split K."""
+    split = job.operator.mmad_k
+    return job.model if split is None else job.model.with_mmad_k(split(job.tiling))
 
 
 def make_inputs(job: Job) -> Arrays:

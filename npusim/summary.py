@@ -35,6 +35,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "engine": records.engine.value if records else None,
         "l2": job.l2.value,
         "seed": job.request.seed,
+        "numerics": {a.name: a.value for a in job.model.assumptions() if not a.is_default},
         "time_us": records.time_us if records else None,
         "kernel_us": records.kernel_us if records else None,
         "cycles": records.cycles if records else None,
@@ -152,8 +153,12 @@ def _assumptions(run: Run) -> list[dict[str, Any]]:
         ]
     if run.outputs:
         listed += [
-            {"name": f"numerics.{a.name}", "value": a.value, "source": a.source}
-            for a in job.model.assumptions()
+            {
+                "name": f"numerics.{a.name}",
+                "value": a.value,
+                "source": a.source if a.is_default else "set for this run",
+            }
+            for a in sorted(job.model.assumptions(), key=lambda a: a.is_default)
         ]
     return listed
 

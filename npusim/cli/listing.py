@@ -1,4 +1,4 @@
-"""``npusim ops``, ``npusim cases`` and ``npusim chips``: what there is."""
+"""``npusim ops``, ``cases``, ``chips`` and ``numerics``: what there is."""
 
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ def register(app: typer.Typer) -> None:
     app.command("ops")(ops)
     app.command("cases")(cases)
     app.command("chips")(chips)
+    app.command("numerics")(numerics)
 
 
 def ops(json: Json = False) -> None:
@@ -124,6 +125,43 @@ def _show_chip(name: str, as_json: bool) -> None:
         ["parameter", "value", "range", "confidence", "source"],
         rows,
     )
+
+
+def numerics(
+    chip: Annotated[str, typer.Argument(help="Chip or alias whose defaults to show.")] = "A2",
+    json: Json = False,
+) -> None:
+    """List the parameters of the arithmetic model, for 'run --numerics NAME=VALUE'."""
+    from npusim.chips.load import load_chip
+    from npusim.cli.output import print_json, print_table
+    from npusim.numerics.model import NumericsModel, parameters
+    from npusim.numerics.parameter import choices, shown
+
+    model = NumericsModel.default(load_chip(chip).architecture)
+    entries = [
+        {
+            "name": p.name,
+            "value": shown(model.value(p.name)).lower(),
+            "choices": choices(p),
+            "meaning": p.meaning,
+            "basis": p.basis.value,
+            "source": p.source,
+        }
+        for p in parameters()
+    ]
+    if json:
+        print_json(entries)
+        return
+    rows = [
+        [str(e["name"]), str(e["value"]), _others(e), str(e["meaning"]), str(e["basis"])]
+        for e in entries
+    ]
+    title = f"numerics of architecture {int(model.architecture)}"
+    print_table(title, ["parameter", "default", "other values", "question", "basis"], rows)
+
+
+def _others(entry: dict[str, Any]) -> str:
+    return ", ".join(text for text in entry["choices"] if text != entry["value"])
 
 
 def _params(params: dict[str, Any]) -> str:

@@ -15,14 +15,23 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, Any]:
     Raises:
         ParameterError: a pair without "=", or a key given twice.
     """
-    result: dict[str, Any] = {}
+    return {key: value_of(text) for key, text in key_texts(pairs, option).items()}
+
+
+def key_texts(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """``["cube_accum=seq_fma"]`` as a dictionary of names and texts.
+
+    Raises:
+        ParameterError: a pair without "=", or a key given twice.
+    """
+    result: dict[str, str] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key:
             raise ParameterError(f"{option} '{pair}': expected name=value")
         if key in result:
             raise ParameterError(f"{option} {key} is given twice")
-        result[key] = value_of(text)
+        result[key] = text
     return result
 
 

@@ -32,6 +32,9 @@ def run(
     ] = "program",
     validity: Annotated[str, typer.Option(help="documented, wide or lenient.")] = "documented",
     set: Annotated[list[str] | None, typer.Option("--set", help="Chip: PATH=VALUE.")] = None,
+    numerics: Annotated[
+        list[str] | None, typer.Option(help="Arithmetic: NAME=VALUE; see 'npusim numerics'.")
+    ] = None,
     level: Annotated[str, typer.Option(help="summary, stage or instruction.")] = "instruction",
     cores: Annotated[Text, typer.Option(help="Cores in the trace, like 0,1,24.")] = None,
     window: Annotated[Text, typer.Option(help="Time in the trace, like 0:50us.")] = None,
@@ -99,7 +102,7 @@ def trace_filter(job: Any, cores: Text, window: Text) -> Any:
 
 def _request(given: dict[str, Any]) -> Any:
     from npusim.choices import choose
-    from npusim.cli.options import key_values, read_toml
+    from npusim.cli.options import key_texts, key_values, read_toml
     from npusim.functional.atomics import Atomics
     from npusim.functional.interpreter import Order
     from npusim.ops.common.operator import Validity
@@ -120,6 +123,7 @@ def _request(given: dict[str, Any]) -> Any:
         mode=None if mode is None else choose(Mode, mode, "--mode"),
         l2=None if l2 is None else choose(CacheState, l2, "--l2"),
         tiling=knobs,
+        numerics=key_texts(given["numerics"] or [], "--numerics"),
         engine=choose(Engine, given["engine"], "--engine"),
         level=choose(Level, given["level"], "--level"),
         order=Order.PROGRAM if both else choose(Order, given["order"], "--order"),

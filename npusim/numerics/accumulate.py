@@ -30,6 +30,8 @@ I32 = npt.NDArray[np.int32]
 _FP8 = (DType.E4M3FN, DType.E5M2)
 _EXACT_K_FP32 = 1024
 """Longest int8 K whose partial sums float32 holds exactly: 2**24 / 2**14."""
+_SATURATING_K = 2**31 // 2**14
+"""Shortest int8 K whose sum can leave int32, so that the moment of saturation matters."""
 _NAN = np.uint32(0x7FC00000).view(np.float32)
 _BEFORE_ALIGNMENT = {
     CubeAccumulation.ALIGN_TRUNC_F23_RZ: (23, False),
@@ -79,6 +81,9 @@ def mmad(
 ) -> Array:
     """A times B plus the accumulator, as one Mmad instruction computes it.
 
+    Under a model with an ``mmad_k`` it stands for several, which walk K upwards; the first one
+    starts from ``c`` or the bias.
+
     Args:
         a: (M, K) in the numpy storage of ``dtype_a``.
         b: (K, N) in the numpy storage of ``dtype_b``.
@@ -100,12 +105,32 @@ def mmad(
     _check_pair(dtype_a, dtype_b, model)
     check_operands(a, b, c, bias, (dtype_a, dtype_b), DType.INT32 if integer else DType.FP32)
     group = cube_group(dtype_a, model)
+    if _is_split(a.shape[1], group, integer, model):
+        assert model.mmad_k is not None
+        one, sums = model.with_mmad_k(None), c
+        for k in range(0, a.shape[1], model.mmad_k):
+            part = slice(k, k + model.mmad_k)
+            sums = mmad(
+                a[:, part], b[part], sums, dtype_a=dtype_a, dtype_b=dtype_b, model=one,
+                bias=None if k else bias, hf32_rounding=hf32_rounding,
+            )  # fmt: skip
+        assert sums is not None
+        return sums
     if integer:
         return _mmad_integer(a, b, *start_and_last(a, b, c, bias, model), group, model)
     group = rounding_group(group, a.shape[1], model)
     left = decode_operand(a, dtype_a, 1, group, model, hf32_rounding)
     right = decode_operand(b, dtype_b, 0, group, model, hf32_rounding)
     return accumulate_floats(left, right, *start_and_last(a, b, c, bias, model), model)
+
+
+def _is_split(k: int, group: int, integer: bool, model: NumericsModel) -> bool:
+    """Whether a product over k has other bits than the Mmads that it stands for."""
+    if model.mmad_k is None or k <= model.mmad_k:
+        return False
+    if integer:
+        return k >= _SATURATING_K
+    return model.cube_accum is CubeAccumulation.EXACT_ONCE or model.mmad_k % group != 0
 
 
 def rounding_group(group: int, k: int, model: NumericsModel) -> int:

@@ -241,6 +241,9 @@ class NumericsModel:
         "2201 Cast table; 3510 not stated",
         on_3510=NegativeZero.KEEP,
     )
+    mmad_k: int | None = None
+    """K elements of one Mmad where one product stands for several, as in a whole-tensor reference;
+    what rounds or saturates once per Mmad then does so in parts of this length."""
     compiled: dict[int, Callable[..., Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -273,13 +276,18 @@ class NumericsModel:
             _find(name)
         return cls(architecture=architecture, **(known | overrides))
 
-    def override(self, settings: Mapping[str, str]) -> Self:
-        """A copy with parameters given as text, as a command line gives them.
+    def override(self, settings: Mapping[str, Any]) -> Self:
+        """A copy with other parameters, given as text (as a command line does) or as values.
 
         Raises:
             NumericsError: unknown parameter or a value it does not have.
         """
-        return replace(self, **{name: parse(_find(name), text) for name, text in settings.items()})
+        found = {name: parse(_find(name), shown(value)) for name, value in settings.items()}
+        return replace(self, **found)
+
+    def with_mmad_k(self, mmad_k: int | None) -> Self:
+        """A copy for products that stand for Mmads of ``mmad_k`` elements of K each."""
+        return replace(self, mmad_k=mmad_k)
 
     def assumptions(self) -> tuple[Assumption, ...]:
         """Every parameter with the value in use, for a report."""

@@ -84,26 +84,38 @@ def shown(value: Any) -> str:
 
 
 def parse(parameter: Parameter, text: str) -> Any:
-    """The value that ``text`` names.
+    """The value that ``text`` names: an enum's value or lower-case name, true, false, a number.
 
     Raises:
         NumericsError: the parameter has no such value.
     """
     default = next(iter(parameter.defaults.values()))
-    options: dict[str, Any] = {}
+    options = _options(default)
+    word = text.strip().lower()
+    if word in options:
+        return options[word]
     if isinstance(default, Enum):
-        options = {str(e.value): e for e in type(default)}
-    elif isinstance(default, bool):
-        options = {"true": True, "false": False}
-    elif default is None:
-        options = {"none": None}
-    if not isinstance(default, Enum | bool) and text.lstrip("-").isdigit():
-        return int(text)
-    if text.lower() not in options:
-        allowed = ", ".join(
-            [*options, *([] if isinstance(default, Enum | bool) else ["an integer"])]
-        )
-        raise NumericsError(
-            f"numerics parameter '{parameter.name}' cannot be '{text}'; it takes: {allowed}"
-        )
-    return options[text.lower()]
+        names = {member.name.lower(): member for member in type(default)}
+        if word in names:
+            return names[word]
+    elif not isinstance(default, bool) and word.removeprefix("-").isdecimal():
+        return int(word)
+    allowed = ", ".join([*options, *([] if isinstance(default, Enum | bool) else ["an integer"])])
+    raise NumericsError(
+        f"numerics parameter '{parameter.name}' cannot be '{text}'; it takes: {allowed}"
+    )
+
+
+def choices(parameter: Parameter) -> tuple[str, ...]:
+    """Every value of a parameter as text that `parse` reads, or words where there are too many."""
+    defaults = (shown(value) for value in parameter.defaults.values())
+    return tuple(dict.fromkeys(text.lower() for text in (*defaults, *parameter.alternatives)))
+
+
+def _options(default: Any) -> dict[str, Any]:
+    """The values that have a name, by name."""
+    if isinstance(default, Enum):
+        return {str(member.value).lower(): member for member in type(default)}
+    if isinstance(default, bool):
+        return {"true": True, "false": False}
+    return {"none": None} if default is None else {}

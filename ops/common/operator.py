@@ -68,6 +68,8 @@ class Operator:
         build: (params, tiling, chip, control arrays) to the tile program.
         reference: (params, inputs, model) to outputs by name: the second witness; shares
             only `npusim.numerics` with the program.
+        mmad_k: a tiling to the K elements of one MMAD, for references that multiply over all of K
+            at once: some arithmetic models round once per MMAD.
         known_hazards: races of the modelled schedule that are there on purpose.
     """
 
@@ -82,4 +84,5 @@ class Operator:
     tiling: Callable[[Any, Chip, Mapping[str, Any]], Any]
     build: Callable[[Any, Any, Chip, Arrays], Program]
     reference: Callable[[Any, Arrays, NumericsModel], Arrays]
+    mmad_k: Callable[[Any], int] | None = None
     known_hazards: tuple[KnownHazard, ...] = ()

@@ -30,4 +30,5 @@ OPERATOR = Operator(
     tiling=tiling,
     build=build,
     reference=reference,
+    mmad_k=lambda tiling: tiling.base_k,
 )
