@@ -68,6 +68,9 @@ def plan_of(record: Record) -> Plan | Unmapped:
                 raise NotMapped(f"no kernel '{kernel.op}' yet for operator '{record.op}'")
     except NotMapped as reason:
         return Unmapped(record.id, str(reason))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # What a source writes can be anything; one record's trouble must not end the others.
+        return Unmapped(record.id, f"its parameters are not understood ({error})")
     hypothesis = hypothesis_of(record)
     # Every kernel starts in the source's state: published sums fit that, not a warm L2 between.
     first, *others = (_kernel_plan(record, w, hypothesis, chip) for w in workload.kernels)

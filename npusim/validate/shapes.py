@@ -1,5 +1,6 @@
 """Shapes and element types of a record, whose sources spell them in three ways."""
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -51,6 +52,16 @@ class Operand:
         return (self.elements // cols if cols else 0), cols
 
 
+def literal(value: Any) -> Any:
+    """What a source wrote as text, where it is a list or a dictionary in Python's notation."""
+    if not isinstance(value, str) or value[:1] not in ("[", "{"):
+        return value
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return value
+
+
 def element_type(text: str) -> str:
     """An element type in npusim's spelling.
 
@@ -63,6 +74,7 @@ def element_type(text: str) -> str:
     return _TYPES[name]
 
 
+_LIST_MARKS = str.maketrans({"[": None, "]": None, "'": None, '"': None, ",": ";"})
 _ABSENT = ("dt_undefined", "undefined")
 
 
@@ -74,7 +86,7 @@ def element_types(record: Record) -> list[str]:
     """
     if not record.dtype:
         raise NotMapped("the record states no element type")
-    text = record.dtype.split("->")[0]
+    text = record.dtype.split("->")[0].translate(_LIST_MARKS)
     parts = [part.strip() for part in text.replace("/", ";").split(";")]
     return [element_type(part) for part in parts if part and part.lower() not in _ABSENT]
 
@@ -86,8 +98,9 @@ def shapes(record: Record) -> list[Shape | None]:
         NotMapped: the record states no shapes, or they are not readable.
     """
     params = record.params
-    if "inputs" in params and isinstance(params["inputs"], list):
-        return [_shape(entry) for entry in params["inputs"]]
+    inputs = literal(params.get("inputs"))
+    if isinstance(inputs, list):
+        return [_shape(entry) for entry in inputs]
     for key in ("input_shapes", "raw_input_shapes"):
         text = params.get(key)
         if isinstance(text, str) and text not in ("", "N/A"):
@@ -98,12 +111,14 @@ def shapes(record: Record) -> list[Shape | None]:
 
 
 def operands(record: Record) -> list[Operand]:
-    """Inputs with their element types; absent inputs are left out.
+    """Inputs with their element types, at least one; absent inputs are left out.
 
     Raises:
-        NotMapped: see `shapes` and `element_types`.
+        NotMapped: see `shapes` and `element_types`, or no input at all.
     """
     found = [s for s in shapes(record) if s is not None]
+    if not found:
+        raise NotMapped("the record states no inputs")
     types = element_types(record)
     if len(types) < len(found):
         types = types + [types[0]] * (len(found) - len(types))

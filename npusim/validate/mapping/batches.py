@@ -61,7 +61,7 @@ def weight_quant_matmul(record: Record) -> Workload:
         raise NotMapped("shapes of rows, weight and scale are needed")
     types = element_types(record)
     require("int8" in types and types[0] in ("fp16", "bf16"), f"{record.dtype} has no kernel")
-    require(len(weight) == 2, f"weight {list(weight)}: a matrix is needed")
+    require(len(weight) == 2 and len(x) > 1, f"{list(x)} times {list(weight)} is no product")
     k = x[-1]
     turned = bool(attributes(record).get("transpose_weight")) or weight[0] != k
     n = weight[0] if turned else weight[1]
@@ -85,7 +85,8 @@ def weight_quant_matmul(record: Record) -> Workload:
 def grouped_swiglu_quant(record: Record) -> Workload:
     """int8 products of groups, then SwiGLU and quantisation of the rows, in one kernel."""
     found = [s for s in shapes(record) if s is not None]
-    require(len(found) >= 2 and len(found[1]) == 3, "weights of three axes are needed")
+    whole = len(found) >= 2 and len(found[0]) >= 2 and len(found[1]) == 3
+    require(whole, "rows, and weights of three axes, are needed")
     require("int8" in element_types(record), f"operands of {record.dtype} are no int8")
     (m, k), (groups, k2, n) = found[0][-2:], found[1]
     require(k == k2 and n % 2 == 0, f"weight {list(found[1])} does not fit rows of {k}")

@@ -1,10 +1,12 @@
 """What the mappings share."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from npusim.validate.records import Record
+from npusim.validate.shapes import literal
 from npusim.validate.workload import NotMapped
 
 FLOATS = ("fp32", "fp16", "bf16")
@@ -14,8 +16,25 @@ _ENTRY = re.compile(r"(\w+?)x(\d+)")
 
 def attributes(record: Record) -> Mapping[str, Any]:
     """The operator's attributes; empty where none are stated."""
-    attrs = record.params.get("attrs")
+    attrs = literal(record.params.get("attrs"))
     return attrs if isinstance(attrs, dict) else {}
+
+
+def number(record: Record, name: str, usual: float) -> float:
+    """A finite number among the attributes, or the usual one where it is not stated.
+
+    Raises:
+        NotMapped: it is something else.
+    """
+    value = attributes(record).get(name)
+    if value is None:
+        return usual
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    require(math.isfinite(found), f"attribute {name} is {value!r}, a number is needed")
+    return found
 
 
 def used_cores(record: Record, kind: str) -> dict[str, Any]:

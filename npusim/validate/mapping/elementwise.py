@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import log, prod
 from typing import Any
 
-from npusim.validate.mapping.common import FLOATS, attributes, launches, require, used_cores
+from npusim.validate.mapping.common import FLOATS, launches, number, require, used_cores
 from npusim.validate.records import Record
 from npusim.validate.shapes import Operand, element_type, operands, output_shape
 from npusim.validate.workload import Group, KernelKind, NotMapped, Workload
@@ -77,8 +77,9 @@ def _broadcast(record: Record, function: str, x: Operand, y: Operand) -> Workloa
     """One operand repeated along rows or along columns."""
     require(x.dtype in FLOATS, f"broadcast of {x.dtype} has no kernel in the blocks")
     shape = (1,) * (len(x.shape) - len(y.shape)) + y.shape
+    require(len(shape) == len(x.shape), f"{list(y.shape)} does not spread over {list(x.shape)}")
     same = [i for i, n in enumerate(shape) if n == x.shape[i] and n > 1]
-    fits = len(shape) == len(x.shape) and all(n in (1, x.shape[i]) for i, n in enumerate(shape))
+    fits = all(n in (1, x.shape[i]) for i, n in enumerate(shape))
     require(fits and bool(same), f"{list(y.shape)} does not spread over {list(x.shape)}")
     cut = same[0] if same[-1] == len(shape) - 1 else same[-1] + 1
     whole = same == list(range(same[0], same[-1] + 1))
@@ -117,9 +118,8 @@ def unary(function: str) -> Mapper:
 
 def exp(record: Record) -> Workload:
     """base to the power of scale x + shift in one kernel; a base of -1 stands for e."""
-    attrs = attributes(record)
     base, scale, shift = (
-        float(attrs.get(name, usual)) for name, usual in (("base", -1), ("scale", 1), ("shift", 0))
+        number(record, name, usual) for name, usual in (("base", -1), ("scale", 1), ("shift", 0))
     )
     if (base, scale, shift) == (-1.0, 1.0, 0.0):
         return unary("exp")(record)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from npusim.validate.mapping.common import FLOATS, attributes, require, used_cores
+from npusim.validate.mapping.common import FLOATS, attributes, number, require, used_cores
 from npusim.validate.records import Record
 from npusim.validate.shapes import Shape, operands
 from npusim.validate.workload import Group, KernelKind, Launch, Workload
@@ -61,13 +61,11 @@ def swiglu_grad(record: Record) -> Workload:
 
 def clipped_swiglu(record: Record) -> Workload:
     """SwiGLU of clipped halves, of pairs where they are interleaved."""
-    attrs = attributes(record)
     found = operands(record)
     params: dict[str, Any] = _sizes(record)
-    for name in ("alpha", "limit", "bias"):
-        if isinstance(attrs.get(name), int | float):
-            params[name] = float(attrs[name])
-    params["interleaved"] = bool(attrs.get("interleaved", True))
+    for name, usual in (("alpha", 1.702), ("limit", 7.0), ("bias", 1.0)):
+        params[name] = number(record, name, usual)
+    params["interleaved"] = bool(attributes(record).get("interleaved", True))
     note = ""
     if len(found) > 1:
         params["groups"] = found[1].elements

@@ -145,7 +145,7 @@ def _ladder_knobs(record: Record) -> dict[str, Any]:
     single = params.get("singleCoreM")
     grid = re.fullmatch(r"(\d+)x(\d+)", str(params.get("grid", "")))
     split = re.search(r"split (\d+)(?:\(M\))?x(\d+)", case)
-    if isinstance(single, int) and isinstance(params.get("M"), int):
+    if isinstance(single, int) and single > 0 and isinstance(params.get("M"), int):
         down = min(4, max(1, params["M"] // single))
         knobs |= {"split": "blocks", "down": down}
     elif grid or split:

@@ -70,6 +70,7 @@ def _tokens_heads_dim(record: Record) -> tuple[int, int, int]:
     x = found[0]
     # Layout 1 is batch, head, token: the head is an axis further to the left.
     axis = -3 if attributes(record).get("layout") == 1 else -2
+    require(prod(x) > 0, "the tensor is empty")
     others = [s for s in found[1:] if len(s) == len(x) and s[-1] == x[-1] and s[axis] > 1]
     heads = x[axis] + sum(s[axis] for s in others)
     return prod(x) // (x[axis] * x[-1]), heads, x[-1]
@@ -88,7 +89,8 @@ def scatter_cache(record: Record) -> Workload:
     found = [s for s in shapes(record) if s is not None]
     require(len(found) >= 5, "five input shapes are needed")
     key, cache, value = found[0], found[1], found[3]
-    require(len(key) == 3 and len(cache) == 4, "rows of three axes and a cache of four are needed")
+    whole = len(key) == 3 and len(cache) == 4 and len(value) == 3
+    require(whole, "rows of three axes and a cache of four are needed")
     params: dict[str, Any] = {"tokens": key[0], "width": key[1] * key[2]}
     params |= {"value_width": value[1] * value[2], "block_size": cache[2], "blocks": cache[0]}
     params |= {"layout": "nz", "dtype": "int8" if cache[3] == _INT8_PIECE else "bf16"}
@@ -102,6 +104,8 @@ def kv_rms_norm_rope_cache(record: Record) -> Workload:
     kv, rope, index, cache, value = found[0], found[2], found[4], found[5], found[-1]
     if kv is None or rope is None or index is None or cache is None or value is None:
         raise NotMapped("an input shape is missing")
+    whole = len(kv) == 4 and len(rope) == 4 and len(cache) > 1 and len(value) > 0
+    require(whole, "keys and cosines of four axes, and paged caches, are needed")
     require(rope[2] == kv[2], "one row of cosines for all positions has no kernel in the blocks")
     attrs = attributes(record)
     quantised = (found[7] is not None, found[8] is not None)

@@ -7,10 +7,12 @@ from typing import Any
 
 from npusim.validate.mapping.common import FLOATS, attributes, require, used_cores
 from npusim.validate.records import Record
-from npusim.validate.shapes import element_types, operands, positive
+from npusim.validate.shapes import element_types, literal, operands, positive, shapes
 from npusim.validate.workload import Group, KernelKind, Launch, Workload
 
 Mapper = Callable[[Record], Workload]
+_FIRST_SMOOTH = 3
+"""Place of the first scale of the quantisation among the inputs."""
 
 
 def _rows(record: Record, axes: int = 1) -> dict[str, Any]:
@@ -89,13 +91,12 @@ def masked_softmax(record: Record) -> Workload:
 
 def add_norm_quant(record: Record) -> Workload:
     """RmsNorm of a sum, quantised by row; the variant that adds many lists its summands."""
-    inputs = record.params.get("inputs")
-    require(isinstance(inputs, list) and len(inputs) > 1, "inputs are not stated")
-    first = inputs[0] if isinstance(inputs, list) else []
-    many = bool(first) and isinstance(first[0], list)
+    inputs = literal(record.params.get("inputs"))
+    first = inputs[0] if isinstance(inputs, list) and inputs else None
+    many = isinstance(first, list) and bool(first) and isinstance(first[0], list)
     params = _rows(record)
-    params["added"] = len(first) if many else 1
-    smooths = len([s for s in (inputs or [])[3:] if s is not None])
+    params["added"] = len(first) if isinstance(first, list) and many else 1
+    smooths = sum(shape is not None for shape in shapes(record)[_FIRST_SMOOTH:])
     if smooths:
         params["smooths"] = smooths
     return quant_workload(record, "add_rms_norm_dynamic_quant", params)
@@ -111,15 +112,13 @@ def static_quant(record: Record) -> Workload:
 
 def dequant_swiglu_quant(record: Record) -> Workload:
     """Dequantisation, SwiGLU and quantisation in one kernel."""
-    inputs = record.params.get("inputs")
-    require(isinstance(inputs, list) and len(inputs) > 0, "inputs are not stated")
     x = operands(record)[0]
     dtype = "int32" if "int32" in element_types(record) else x.dtype
     rows, cols = x.rows_cols
     require(cols % 2 == 0, "the split axis is odd")
     params: dict[str, Any] = {"rows": rows, "cols": cols // 2, "dtype": dtype}
     params["activate_left"] = bool(attributes(record).get("activate_left", False))
-    if isinstance(inputs, list) and len(inputs) > 3 and inputs[3] is not None:
+    if any(shape is not None for shape in shapes(record)[_FIRST_SMOOTH:][:1]):
         params["quant_scale"] = True
     return quant_workload(record, "dequant_swiglu_quant", params, Group.OTHER)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from npusim.validate.mapping.common import require
+from npusim.validate.mapping.common import attributes, require
 from npusim.validate.records import Record
 from npusim.validate.shapes import element_types, positive
 from npusim.validate.workload import Group, KernelKind, NotMapped, Workload
@@ -15,8 +15,7 @@ def prolog(record: Record) -> Workload:
     require(
         set(element_types(record)) == {"bf16"}, f"quantised prolog ({record.dtype}) is not mapped"
     )
-    attrs = params.get("attrs")
-    attrs = attrs if isinstance(attrs, dict) else {}
+    attrs = attributes(record)
     heads = params.get("n_heads", attrs.get("n_heads"))
     if isinstance(heads, bool) or not isinstance(heads, int):
         raise NotMapped("parameter n_heads is missing")

@@ -17,8 +17,7 @@ Mapper = Callable[[Record], Workload]
 def quant_matmul(record: Record) -> Workload:
     """int8 times int8 with scales per column, per token scales and bias where stated."""
     params = record.params
-    attrs = params.get("attrs")
-    attrs = attrs if isinstance(attrs, dict) else {}
+    attrs = attributes(record)
     require("int8" in element_types(record), f"operands of {record.dtype} are no int8")
     try:
         found = shapes(record)
@@ -75,8 +74,9 @@ def grouped_matmul(record: Record) -> Workload:
     """Rows in groups, each with a weight of its own."""
     attrs = attributes(record)
     found = [s for s in shapes(record) if s is not None]
-    groups = group_ends(attributes(record).get("group_list"), found[0][0] if found else 0)
-    require(len(found) >= 2 and len(found[1]) == 3, "weights of three axes are needed")
+    whole = len(found) >= 2 and len(found[0]) == 2 and len(found[1]) == 3
+    require(whole, "rows, and weights of three axes, are needed")
+    groups = group_ends(attributes(record).get("group_list"), found[0][0])
     dtype = element_types(record)[0]
     require(dtype in ("fp16", "bf16"), f"grouped matmul of {dtype} has no kernel in the blocks")
     transposed = bool(attrs.get("transpose_weight"))

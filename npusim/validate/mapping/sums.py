@@ -16,7 +16,7 @@ from npusim.validate.mapping.gated import swiglu
 from npusim.validate.mapping.moves import rotary
 from npusim.validate.mapping.norms import quant_workload
 from npusim.validate.records import Record
-from npusim.validate.shapes import Operand, operands
+from npusim.validate.shapes import Operand, operands, shapes
 from npusim.validate.workload import Group, KernelKind, NotMapped, Workload
 
 Kernels = Mapping[str, Workload]
@@ -128,8 +128,7 @@ def _add_norm_quant(record: Record) -> Kernels:
     x = _floats(record)
     rows, cols = x.rows_cols
     sizes: dict[str, Any] = {"rows": rows, "cols": cols, "dtype": x.dtype}
-    inputs = record.params.get("inputs")
-    smooth = isinstance(inputs, list) and any(s is not None for s in inputs[3:])
+    smooth = any(shape is not None for shape in shapes(record)[3:])
     quant = {**sizes, "smooth": True} if smooth else sizes
     return {
         "Add": _plain(record, "elementwise", {"op": "add", **sizes}, Group.NORM_QUANT, ""),
@@ -140,12 +139,13 @@ def _add_norm_quant(record: Record) -> Kernels:
 
 def _grouped(record: Record) -> Kernels:
     """The weights of all groups are brought to NZ first."""
+    main = grouped_swiglu_quant(record)
     weight = operands(record)[1]
     rows, cols = weight.rows_cols
     params = {"rows": rows, "cols": cols, "dtype": "int8"}
     note = "the weights to NZ: a copy that reads rows"
     moved = _plain(record, "copy", params, Group.OTHER, note)
-    return {"GroupedMatmulSwigluQuantV2": grouped_swiglu_quant(record), "TransData": moved}
+    return {"GroupedMatmulSwigluQuantV2": main, "TransData": moved}
 
 
 _OPERATORS: Mapping[str, Callable[[Record], Kernels]] = {
