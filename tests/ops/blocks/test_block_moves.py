@@ -176,7 +176,7 @@ def test_messages() -> None:
     assert message("transpose", {}, {"tile_rows": 24}) == (
         "transpose tiling: tile_rows is 24, it must be a multiple of 16"
     )
-    assert message("transpose", {}, {"tile_rows": 64, "tile_cols": 128}) == (
+    assert message("transpose", {}, {"tile_rows": 64, "tile_cols": 128, "buffers": 2}) == (
         "transpose tiling: 2 buffers of 64 x 128 need 65536 B of UB, 16384 B available; use "
         "smaller tiles or fewer buffers"
     )
