@@ -88,7 +88,10 @@ def element_types(record: Record) -> list[str]:
         raise NotMapped("the record states no element type")
     text = record.dtype.split("->")[0].translate(_LIST_MARKS)
     parts = [part.strip() for part in text.replace("/", ";").split(";")]
-    return [element_type(part) for part in parts if part and part.lower() not in _ABSENT]
+    present = [part for part in parts if part and part.lower() not in _ABSENT]
+    if not present:
+        raise NotMapped("the record states no element type")
+    return [element_type(part) for part in present]
 
 
 def shapes(record: Record) -> list[Shape | None]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from npusim.validate.mapping.common import attributes, require, used_cores
 from npusim.validate.records import Record
-from npusim.validate.shapes import element_type, element_types, operands, positive, shapes
+from npusim.validate.shapes import Shape, element_type, element_types, operands, positive, shapes
 from npusim.validate.workload import Group, KernelKind, Launch, NotMapped, Workload
 
 Mapper = Callable[[Record], Workload]
@@ -33,18 +33,36 @@ def _rows(params: dict[str, Any]) -> int | None:
 
 
 def transpose(record: Record) -> Workload:
-    """A permutation of axes that moves one run of axes behind another."""
+    """A permutation of axes, by what is left of it once axes that stay together are one."""
     x = operands(record)[0]
     perm = attributes(record).get("perm")
-    if not isinstance(perm, list) or sorted(perm) != list(range(len(x.shape))):
+    whole = isinstance(perm, list) and all(type(axis) is int for axis in perm)
+    if not isinstance(perm, list) or not whole or sorted(perm) != list(range(len(x.shape))):
         raise NotMapped("the permutation is not stated")
-    cut = perm[0]
-    rotated = [*range(cut, len(x.shape)), *range(cut)]
-    require(perm == rotated and cut > 0, f"permutation {perm} is no transposition of a matrix")
-    rows = prod(x.shape[:cut])
-    return _workload(
-        record, "transpose", {"rows": rows, "cols": x.elements // rows, "dtype": x.dtype}
-    )
+    require(x.elements > 0, "the tensor is empty")
+    sizes, order = _merged(x.shape, perm)
+    rows, cols = prod(sizes[:-1]), sizes[-1]
+    params: dict[str, Any] = {"rows": rows, "cols": cols, "dtype": x.dtype}
+    if order in ([1, 0], [0, 2, 1]):
+        note = "matrices of a batch below each other" if len(order) == 3 else ""
+        return _workload(record, "transpose", params, note)
+    require(order[-1] == len(order) - 1, f"permutation {perm} has no kernel in the blocks")
+    params["dtype"] = {"int32": "fp32"}.get(x.dtype, x.dtype)
+    return _workload(record, "copy", params, "rows are copied in the order they come")
+
+
+def _merged(shape: Shape, perm: list[int]) -> tuple[list[int], list[int]]:
+    """Sizes and order of the axes that are left: none of one element, neighbours as one."""
+    runs: list[list[int]] = []
+    for axis in (axis for axis in perm if shape[axis] > 1):
+        between = range(runs[-1][-1] + 1, axis) if runs and runs[-1][-1] < axis else None
+        if between is not None and all(shape[other] == 1 for other in between):
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    first = sorted(run[0] for run in runs)
+    sizes = {run[0]: prod(shape[axis] for axis in run) for run in runs}
+    return [sizes[axis] for axis in first] or [1], [first.index(run[0]) for run in runs] or [0]
 
 
 def rotary(record: Record) -> Workload:

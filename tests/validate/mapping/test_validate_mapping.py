@@ -143,3 +143,99 @@ def test_coverage_of_the_shipped_records() -> None:
     assert len(new) == sum(r.family == "950" for r in read_records(shipped_records()).records)
     for found in plans:
         assert set(found.workload.params) <= set(operator(found.workload.op).defaults) | {"B", "S"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "perm", "op", "rows", "cols"),
+    [
+        ([3, 4, 5], [2, 0, 1], "transpose", 12, 5),
+        ([3, 4, 5], [1, 2, 0], "transpose", 3, 20),
+        ([2, 3, 4, 5], [0, 1, 3, 2], "transpose", 24, 5),
+        ([1, 3, 1, 4], [3, 0, 1, 2], "transpose", 3, 4),
+        ([2, 511, 7, 127], [0, 2, 1, 3], "copy", 2 * 511 * 7, 127),
+        ([4, 8], [0, 1], "copy", 1, 32),
+    ],
+)
+def test_permutations(shape: list[int], perm: list[int], op: str, rows: int, cols: int) -> None:
+    found = plan("Transpose", {"inputs": [shape], "attrs": {"perm": perm}}).workload
+    assert (found.op, found.params["rows"], found.params["cols"]) == (op, rows, cols)
+
+
+def test_a_permutation_that_turns_three_axes_round_has_no_kernel() -> None:
+    why = reason("Transpose", {"inputs": [[2, 3, 4]], "attrs": {"perm": [2, 1, 0]}})
+    assert why == "permutation [2, 1, 0] has no kernel in the blocks"
+
+
+@pytest.mark.parametrize(
+    ("soc", "chip"),
+    [
+        ("Ascend910B (24 AIC)", "ascend910b1"),
+        ("Ascend910B (40 AIV)", "ascend910b3"),
+        ("Ascend910B @1.8 GHz", "ascend910b2"),
+        ("Ascend910B (20 AIC) @1.65 GHz", "ascend910b4"),
+        ("Ascend910B4 (20 AIC)", "ascend910b4"),
+    ],
+)
+def test_a_part_may_be_named_by_its_size(soc: str, chip: str) -> None:
+    assert plan("Sigmoid", {"inputs": [[8, 64]]}, chip=None, soc=soc).chip == chip
+
+
+def test_a_part_of_an_unknown_size_is_not_known() -> None:
+    why = reason("Sigmoid", {"inputs": [[8, 64]]}, chip=None, soc="Ascend910B (7 AIC)")
+    assert why == "SoC 'Ascend910B (7 AIC)' is not known"
+
+
+def test_groups_may_be_ends_or_sizes() -> None:
+    for groups in ([2, 2, 6], [2, 0, 4]):
+        params = {"inputs": [[6, 32], [3, 32, 64]], "attrs": {"group_list": groups}}
+        assert plan("GroupedMatmul", params).workload.params["ends"] == [2, 2, 6]
+    why = reason("GroupedMatmul", {**params, "attrs": {"group_list": [1, 1, 1]}})
+    assert why == "groups of [1, 1, 1] do not hold 6 rows"
+
+
+def test_a_batch_of_products_is_a_grouped_one() -> None:
+    shapes = {"input_shapes": "3,64,32;3,32,48", "output_shapes": "3,64,48"}
+    found = plan("BatchMatMul", shapes, dtype="FLOAT16;FLOAT16").workload
+    assert found.op == "grouped_matmul"
+    assert found.params["ends"] == [64, 128, 192]
+
+
+def test_int8_weights_under_float_rows() -> None:
+    inputs = {"inputs": [[4, 64], [64, 96], [96], None, [96]]}
+    found = plan("WeightQuantBatchMatmulV2", inputs, dtype="bfloat16/float32/int8").workload
+    sizes = {"M": 4, "N": 96, "K": 64, "dtype": "bf16", "offset": False}
+    assert (found.op, found.params) == ("weight_quant_matmul", sizes)
+
+
+def test_a_phase_of_a_kernel_has_no_launch_of_its_own() -> None:
+    inputs = [[64, 32], [2, 32, 64], [2, 64], [64]]
+    params = {"inputs": inputs, "attrs": {"group_list": [32, 64]}}
+    found = plan("GroupedMatmulSwigluQuantV2", params, dtype="float32/int8")
+    assert [kernel.workload.op for kernel in found.kernels] == [
+        "grouped_matmul",
+        "dequant_swiglu_quant",
+    ]
+    last = found.kernels[-1].chip_set
+    assert (last["launch.vector.head_us"], last["launch.vector.tail_us"]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "out", "params"),
+    [
+        ("ReduceSum", "8,4,64;1", "8,4", {"op": "sum", "rows": 32, "cols": 64}),
+        ("ReduceMean", "8,4,64;1", "8", {"op": "mean", "rows": 8, "cols": 256}),
+        ("LpNormV2", "4096", "", {"op": "norm", "elements": 4096}),
+    ],
+)
+def test_reductions(op: str, shapes: str, out: str, params: dict[str, Any]) -> None:
+    given = {"input_shapes": shapes, "output_shapes": out}
+    found = plan(op, given, dtype="FLOAT;INT64" if ";" in shapes else "FLOAT").workload
+    assert params.items() <= found.params.items()
+
+
+def test_a_scaled_exp_without_a_list_of_kernels_is_not_scored() -> None:
+    attrs = {"base": 2.0, "scale": 3.0, "shift": 1.0}
+    found = plan("Exp", {"inputs": [[8, 64]], "attrs": attrs})
+    assert found.workload.params["scalar"] == pytest.approx(2.0794415)
+    assert found.unscored == "the kernels of a scaled exp are not listed"
+    assert plan("Exp", {"inputs": [[8, 64]]}).unscored is None
