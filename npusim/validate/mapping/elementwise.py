@@ -7,7 +7,7 @@ from typing import Any
 
 from npusim.validate.mapping.common import FLOATS, launches, number, require, used_cores
 from npusim.validate.records import Record
-from npusim.validate.shapes import Operand, element_type, operands, output_shape
+from npusim.validate.shapes import Operand, Shape, element_type, operands, output_shape
 from npusim.validate.workload import Group, KernelKind, NotMapped, Workload
 
 Mapper = Callable[[Record], Workload]
@@ -48,7 +48,7 @@ def binary(function: str) -> Mapper:
             )
         if x.elements < y.elements:
             x, y = y, x
-        if x.shape == y.shape or x.elements == y.elements:
+        if [n for n in x.shape if n > 1] == [n for n in y.shape if n > 1]:
             mixed = {} if x.dtype == y.dtype else {"y_dtype": y.dtype}
             return _workload(record, {"op": function, **_sizes(x), **mixed})
         require(x.dtype == y.dtype, f"broadcast of mixed types {x.dtype} and {y.dtype}")
@@ -68,41 +68,54 @@ def _with_scalar(record: Record, function: str, x: Operand) -> Workload:
         note = f"{function} by a scalar runs as its inverse operation with the same traffic"
         form = {"div": "muls", "sub": "adds"}[function]
     else:
-        require(function in _SCALAR_FORM, f"{function} with a scalar has no kernel in the blocks")
+        if function not in _SCALAR_FORM:
+            return _broadcast(record, function, x, Operand((1,), x.dtype))
         note, form = "the scalar operand is a constant to the kernel", _SCALAR_FORM[function]
     return _workload(record, {"op": form, **_sizes(x)}, note)
 
 
 def _broadcast(record: Record, function: str, x: Operand, y: Operand) -> Workload:
-    """One operand repeated along rows or along columns."""
-    require(x.dtype in FLOATS, f"broadcast of {x.dtype} has no kernel in the blocks")
-    shape = (1,) * (len(x.shape) - len(y.shape)) + y.shape
-    require(len(shape) == len(x.shape), f"{list(y.shape)} does not spread over {list(x.shape)}")
-    same = [i for i, n in enumerate(shape) if n == x.shape[i] and n > 1]
-    fits = all(n in (1, x.shape[i]) for i, n in enumerate(shape))
-    require(fits and bool(same), f"{list(y.shape)} does not spread over {list(x.shape)}")
-    cut = same[0] if same[-1] == len(shape) - 1 else same[-1] + 1
-    whole = same == list(range(same[0], same[-1] + 1))
-    by_column = same[-1] == len(shape) - 1
-    outer_one = all(n == 1 for n in x.shape[: same[0]])
-    require(
-        whole and (by_column or outer_one),
-        f"broadcast of {list(y.shape)} over {list(x.shape)} repeats more than one run of axes",
-    )
-    rows = prod(x.shape[:cut])
+    """One operand repeated: along rows, along columns, or both in turns."""
+    full = _result(x.shape, y.shape)
+    shape = (1,) * (len(full) - len(y.shape)) + y.shape
+    same = [i for i, n in enumerate(shape) if n > 1] or [len(full) - 1]
+    require(prod(full) > 0, "the tensor is empty")
+    by_column = prod(full[same[-1] + 1 :]) == 1
+    run = [i for i in range(same[-1] + 1) if all(shape[k] == full[k] for k in range(i, same[-1]))]
+    cut = run[0] if by_column else same[-1] + 1
+    notes = [] if x.dtype in FLOATS else ["fp32 has integers' bytes and instruction rates"]
+    if prod(full) != x.elements:
+        notes.append("the operand that is repeated less is read as if it were whole")
+    if prod(full[:cut] if by_column else full[cut:]) * y.elements != prod(full):
+        notes.append("one row of y for all" if by_column else "a y for every row is read")
+    rows = prod(full[:cut])
     return Workload(
         op="broadcast",
         params={
             "op": function,
             "rows": rows,
-            "cols": x.elements // rows,
-            "dtype": x.dtype,
+            "cols": prod(full) // rows,
+            "dtype": x.dtype if x.dtype in FLOATS else "fp32",
             "each": "column" if by_column else "row",
         },
         group=Group.ELEMENTWISE,
         kind=KernelKind.VECTOR,
         knobs=used_cores(record, "aiv"),
+        note="; ".join(notes),
     )
+
+
+def _result(a: Shape, b: Shape) -> Shape:
+    """The shape that two shapes spread to.
+
+    Raises:
+        NotMapped: they do not fit each other.
+    """
+    longest = max(len(a), len(b))
+    a, b = ((1,) * (longest - len(s)) + s for s in (a, b))
+    fits = all(n == m or 1 in (n, m) for n, m in zip(a, b, strict=True))
+    require(fits, f"{list(b)} does not spread over {list(a)}")
+    return tuple(m if n == 1 else n for n, m in zip(a, b, strict=True))
 
 
 def unary(function: str) -> Mapper:

@@ -67,16 +67,13 @@ def _merged(shape: Shape, perm: list[int]) -> tuple[list[int], list[int]]:
 
 def rotary(record: Record) -> Workload:
     """Rotary embedding of one tensor, or of queries and keys as one tensor of both's heads."""
-    params = record.params
     tokens, heads, dim = _tokens_heads_dim(record)
-    return _workload(
-        record,
-        "rotary",
-        {"tokens": tokens, "heads": heads, "dim": dim, "dtype": element_types(record)[0]},
-        "interleaved pairs run as halves: the same bytes and arithmetic"
-        if "interleave" in record.op.lower() or "interleaved" in str(params)
-        else "",
-    )
+    params = {"tokens": tokens, "heads": heads, "dim": dim, "dtype": element_types(record)[0]}
+    if "interleave" in record.op.lower():
+        return _workload(record, "rotary", {**params, "interleaved": True})
+    halves = "interleaved pairs run as halves: the same bytes and arithmetic"
+    note = halves if "interleaved" in str(record.params) else ""
+    return _workload(record, "rotary", params, note)
 
 
 def _tokens_heads_dim(record: Record) -> tuple[int, int, int]:

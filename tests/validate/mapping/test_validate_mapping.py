@@ -239,3 +239,25 @@ def test_a_scaled_exp_without_a_list_of_kernels_is_not_scored() -> None:
     assert found.workload.params["scalar"] == pytest.approx(2.0794415)
     assert found.unscored == "the kernels of a scaled exp are not listed"
     assert plan("Exp", {"inputs": [[8, 64]]}).unscored is None
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "rows", "cols", "each"),
+    [
+        ([4, 64], [64], 4, 64, "column"),
+        ([64], [4, 64], 4, 64, "column"),
+        ([4, 64], [4, 1], 4, 64, "row"),
+        ([2, 3, 64], [3, 64], 2, 192, "column"),
+        ([2, 3, 64], [2, 1, 1], 2, 192, "row"),
+        ([2, 3, 64], [2, 1, 64], 6, 64, "column"),
+        ([2, 3, 64], [3, 1], 6, 64, "row"),
+        ([4, 1], [1, 64], 4, 64, "row"),
+        ([4, 8, 1], [8, 1], 4, 8, "column"),
+        ([4, 64], [1], 4, 64, "column"),
+    ],
+)
+def test_broadcasts(x: list[int], y: list[int], rows: int, cols: int, each: str) -> None:
+    found = plan("Maximum", {"inputs": [x, y]}).workload
+    assert found.op == "broadcast"
+    sizes = {"rows": rows, "cols": cols, "each": each}
+    assert sizes.items() <= found.params.items()
