@@ -19,7 +19,7 @@ from npusim.numerics.formats import DType
 from npusim.ops.common import vector_stream
 from npusim.ops.common.arguments import with_overrides
 from npusim.ops.common.fractals import ceil_div, round_up
-from npusim.ops.common.tiles import LOOP_CYCLES, Grid, share
+from npusim.ops.common.tiles import CALL_CYCLES, LOOP_CYCLES, Grid, share
 from npusim.ops.common.vector_stream import (
     BLOCK_BYTES,
     TILES_PER_BLOCK,
@@ -223,12 +223,14 @@ def stream_grid(
     shape: tuple[int, int, int, bool],
     turn: int,
     compute: Callable[[VectorWriter, int], None],
+    row_copies: bool = False,
 ) -> None:
     """Some tiles of equal shape: load, compute, store.
 
     Args:
         shape: rows, columns, number of tiles, whether they lie below each other.
         compute: writes the vector work of one tile; called with the writer and the turn.
+        row_copies: every row has copies of its own instead of one for the whole tile.
     """
     rows, cols, count, down = shape
     for i in range(count):
@@ -236,8 +238,11 @@ def stream_grid(
         k.scalar(LOOP_CYCLES)
         stream.inputs.wait_free(k, now)
         for index, tensor in enumerate(loads):
-            area = stream.input(now, index).at(tensor.in_ub(rows, cols))
-            k.copy(area, _tile(k, tensor, rows, cols, i * tensor.step(rows, cols, down)))
+            for row, high in _parts(tensor, rows, row_copies):
+                area = _part(stream.input(now, index), tensor, row, high, cols)
+                start = i * tensor.step(rows, cols, down) + tensor.position(row, 0)
+                k.scalar(CALL_CYCLES if row_copies else 0)
+                k.copy(area, _tile(k, tensor, high, cols, start))
         stream.inputs.publish(k, now)
         stream.inputs.wait_full(k, now)
         stream.outputs.wait_free(k, now)
@@ -246,9 +251,24 @@ def stream_grid(
         stream.outputs.publish(k, now)
         stream.outputs.wait_full(k, now)
         for index, tensor in enumerate(stores):
-            area = stream.output(now, index).at(tensor.in_ub(rows, cols))
-            k.copy(_tile(k, tensor, rows, cols, i * tensor.step(rows, cols, down)), area)
+            for row, high in _parts(tensor, rows, row_copies):
+                area = _part(stream.output(now, index), tensor, row, high, cols)
+                start = i * tensor.step(rows, cols, down) + tensor.position(row, 0)
+                k.scalar(CALL_CYCLES if row_copies else 0)
+                k.copy(_tile(k, tensor, high, cols, start), area)
         stream.outputs.release(k, now)
+
+
+def _parts(tensor: GridTensor, rows: int, row_copies: bool) -> Sequence[tuple[int, int]]:
+    """First row and rows of every copy of a tile."""
+    if row_copies and tensor.stride and tensor.per_col:
+        return [(row, 1) for row in range(rows)]
+    return [(0, rows)]
+
+
+def _part(area: Buffer, tensor: GridTensor, row: int, rows: int, cols: int) -> Operand:
+    """Some rows of a tile in UB."""
+    return area.at(tensor.in_ub(rows, cols), tensor.tile_bytes(row, cols) if row else 0)
 
 
 def wide_tile(v: VectorWriter, source: Operand, area: Buffer, rows: int, cols: int) -> Operand:

@@ -12,10 +12,15 @@ from npusim.numerics.model import NumericsModel
 
 
 class Rounded:
-    """Arithmetic of the vector unit in the element type of its arguments."""
+    """Arithmetic of the vector unit in the element type of its arguments.
 
-    def __init__(self, model: NumericsModel) -> None:
+    Args:
+        approximate: activations multiply with the approximate reciprocal instead of dividing.
+    """
+
+    def __init__(self, model: NumericsModel, approximate: bool = False) -> None:
         self.model = model
+        self.approximate = approximate
         self.add = partial(functions.add, model=model)
         self.sub = partial(functions.sub, model=model)
         self.mul = partial(functions.mul, model=model)
@@ -42,6 +47,10 @@ class Rounded:
         """A constant in the element type of ``like``."""
         return np.full_like(like, value)
 
+    def over(self, x: Array, y: Array) -> Array:
+        """x / y as activations compute it."""
+        return self.mul(x, self.reciprocal(y)) if self.approximate else self.div(x, y)
+
     def denominator(self, x: Array, factor: float) -> Array:
         """1 + exp(factor x)."""
         power = self.exp(self.mul(x, self.number(factor, x)))
@@ -49,19 +58,19 @@ class Rounded:
 
     def sigmoid(self, x: Array) -> Array:
         """1 / (1 + exp(-x))."""
-        return self.div(self.number(1.0, x), self.denominator(x, -1.0))
+        return self.over(self.number(1.0, x), self.denominator(x, -1.0))
 
     def silu(self, x: Array) -> Array:
         """x / (1 + exp(-x))."""
-        return self.div(x, self.denominator(x, -1.0))
+        return self.over(x, self.denominator(x, -1.0))
 
     def tanh(self, x: Array) -> Array:
         """1 - 2 / (1 + exp(2 x))."""
-        part = self.div(self.number(-2.0, x), self.denominator(x, 2.0))
+        part = self.over(self.number(-2.0, x), self.denominator(x, 2.0))
         return self.add(part, self.number(1.0, x))
 
     def gelu(self, x: Array) -> Array:
         """x / (1 + exp(-2 sqrt(2 / pi) (x + 0.044715 x^3)))."""
         cube = self.mul(self.mul(x, x), x)
         inner = self.add(self.mul(cube, self.number(0.044715, x)), x)
-        return self.div(x, self.denominator(inner, -2.0 * math.sqrt(2.0 / math.pi)))
+        return self.over(x, self.denominator(inner, -2.0 * math.sqrt(2.0 / math.pi)))

@@ -8,6 +8,10 @@ from npusim.ops.common.fractals import ceil_div
 LOOP_CYCLES = 8
 """Scalar work of one turn of a tile loop: two addresses, a counter and a branch (inferred)."""
 
+CALL_CYCLES = 24
+"""Scalar work of one call of a copy or vector function whose parameters change every time
+(a measured addition with its mask takes 23; inferred for copies)."""
+
 
 @dataclass(frozen=True)
 class Run:

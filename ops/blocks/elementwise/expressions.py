@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from npusim.isa import patterns
 from npusim.isa.instructions import Opcode, Operand, Relation
 from npusim.numerics.formats import DType
-from npusim.ops.blocks.elementwise.params import Function
-from npusim.ops.common.activations import one_plus_exp, silu
+from npusim.ops.blocks.elementwise.params import ElementwiseParams, Function
+from npusim.ops.common.activations import one_plus_exp
 from npusim.ops.common.vector_writer import VectorWriter
 
 F = Function
@@ -22,7 +22,11 @@ GELU_FACTOR = -2.0 * math.sqrt(2.0 / math.pi)
 
 @dataclass(frozen=True)
 class Tile:
-    """Operands of one tile: z = f(x, y)."""
+    """Operands of one tile: z = f(x, y).
+
+    Attributes:
+        approximate: divisions are products with the approximate reciprocal.
+    """
 
     v: VectorWriter
     x: Operand
@@ -32,6 +36,7 @@ class Tile:
     u: Operand
     scalar: float
     shift: float = 0.0
+    approximate: bool = False
 
     def do(self, opcode: Opcode, dst: Operand, *srcs: Operand, scalar: float | None = None) -> None:
         """One instruction."""
@@ -59,34 +64,51 @@ def _exp_linear(e: Tile) -> None:
     e.do(Opcode.VEXP, e.z, e.z)
 
 
+def _over(e: Tile, dst: Operand, x: Operand, divisor: Operand) -> None:
+    """dst = x / divisor; an approximate division overwrites the divisor."""
+    if e.approximate:
+        e.do(Opcode.VREC, divisor, divisor)
+        e.do(Opcode.VMUL, dst, x, divisor)
+    else:
+        e.do(Opcode.VDIV, dst, x, divisor)
+
+
 def _sigmoid(e: Tile) -> None:
     one_plus_exp(e.v, e.t, e.x, -1.0)
-    e.do(Opcode.VDIV, e.z, e.u, e.t)
+    if e.approximate:
+        e.do(Opcode.VREC, e.z, e.t)
+    else:
+        e.do(Opcode.VDIV, e.z, e.u, e.t)
 
 
 def _tanh(e: Tile) -> None:
     one_plus_exp(e.v, e.t, e.x, 2.0)
-    e.do(Opcode.VDUP, e.u, scalar=-2.0)
-    e.do(Opcode.VDIV, e.u, e.u, e.t)
-    e.do(Opcode.VADDS, e.z, e.u, scalar=1.0)
+    if e.approximate:
+        e.do(Opcode.VREC, e.t, e.t)
+        e.do(Opcode.VMULS, e.t, e.t, scalar=-2.0)
+    else:
+        e.do(Opcode.VDIV, e.t, e.u, e.t)
+    e.do(Opcode.VADDS, e.z, e.t, scalar=1.0)
 
 
 def _silu(e: Tile) -> None:
-    silu(e.v, e.z, e.x, e.t)
+    one_plus_exp(e.v, e.t, e.x, -1.0)
+    _over(e, e.z, e.x, e.t)
 
 
 def _gelu(e: Tile) -> None:
-    e.do(Opcode.VMUL, e.u, e.x, e.x)
-    e.do(Opcode.VMUL, e.u, e.u, e.x)
-    e.do(Opcode.VMULS, e.u, e.u, scalar=GELU_CUBIC)
-    e.do(Opcode.VADD, e.u, e.u, e.x)
-    one_plus_exp(e.v, e.t, e.u, GELU_FACTOR)
-    e.do(Opcode.VDIV, e.z, e.x, e.t)
+    e.do(Opcode.VMUL, e.t, e.x, e.x)
+    e.do(Opcode.VMUL, e.t, e.t, e.x)
+    e.do(Opcode.VMULS, e.t, e.t, scalar=GELU_CUBIC)
+    e.do(Opcode.VADD, e.t, e.t, e.x)
+    one_plus_exp(e.v, e.t, e.t, GELU_FACTOR)
+    _over(e, e.z, e.x, e.t)
 
 
 def _swiglu(e: Tile) -> None:
-    silu(e.v, e.u, e.x, e.t)
-    e.do(Opcode.VMUL, e.z, e.u, e.y)
+    one_plus_exp(e.v, e.t, e.x, -1.0)
+    _over(e, e.t, e.x, e.t)
+    e.do(Opcode.VMUL, e.z, e.t, e.y)
 
 
 def _relu_grad(e: Tile) -> None:
@@ -95,9 +117,6 @@ def _relu_grad(e: Tile) -> None:
     e.v.op(Opcode.VCMP, mask, e.y, e.u, args=(Relation.GT,))
     e.do(Opcode.VSEL, e.z, e.x, e.u, mask)
 
-
-CONSTANT: dict[Function, float] = {F.SIGMOID: 1.0}
-"""What a core fills ``u`` with before its first tile; the expression must leave it alone."""
 
 EXPRESSIONS: dict[Function, Expression] = {
     F.ADD: _binary(Opcode.VADD),
@@ -125,5 +144,20 @@ EXPRESSIONS: dict[Function, Expression] = {
 }
 """Every function but the cast, which is one instruction between two types."""
 
-SCRATCH = {F.SIGMOID: 2, F.TANH: 2, F.SILU: 1, F.GELU: 2, F.SWIGLU: 2, F.RELU_GRAD: 2}
-"""Scratch tiles that a function needs (0 where it is not listed)."""
+_CONSTANT: dict[Function, float] = {F.SIGMOID: 1.0, F.TANH: -2.0}
+_SCRATCH = {F.SILU: 1, F.GELU: 1, F.SWIGLU: 1, F.RELU_GRAD: 2}
+
+
+def constant(params: ElementwiseParams) -> float | None:
+    """What a core fills ``u`` with before its first tile: a dividend, if there is one."""
+    return None if params.approximate else _CONSTANT.get(params.function)
+
+
+def scratch_tiles(params: ElementwiseParams) -> int:
+    """Scratch tiles that a function needs; without any, ``t`` is x.
+
+    Sigmoid and tanh read x once: converted inputs are worked on in place.
+    """
+    if params.function in _CONSTANT:
+        return 0 if params.approximate else 2
+    return _SCRATCH.get(params.function, 0)

@@ -10,7 +10,8 @@ from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
 from npusim.isa.spaces import Pipe
-from npusim.ops.blocks.elementwise.expressions import CONSTANT, EXPRESSIONS, Tile
+from npusim.numerics.formats import DType
+from npusim.ops.blocks.elementwise.expressions import EXPRESSIONS, Tile, constant
 from npusim.ops.blocks.elementwise.params import ElementwiseParams, Function, tensors
 from npusim.ops.blocks.elementwise.tiling import ElementwiseTiling, core_elements, parts
 from npusim.ops.common import vector_stream
@@ -38,9 +39,11 @@ def build(
             break
         aiv = builder.aiv(core)
         builder.place(aiv, vector_stream.prime, (stream,), stage="elementwise")
-        if params.function in CONSTANT:
+        dividend = constant(params)
+        if dividend is not None:
             longest = min(tiling.tile_elements, end - first)
-            builder.place(aiv, fill_constant, (params, stream, longest), stage="elementwise")
+            args = (params.compute, dividend, stream, longest)
+            builder.place(aiv, fill_constant, args, stage="elementwise")
         turn = 0
         while first < end:
             elements = min(tiling.tile_elements, end - first)
@@ -60,11 +63,11 @@ def build(
 
 
 def fill_constant(
-    k: BlockBuilder, params: ElementwiseParams, stream: Stream, elements: int
+    k: BlockBuilder, dtype: DType, dividend: float, stream: Stream, elements: int
 ) -> None:
     """The constant operand of an expression, which all tiles of a core share."""
-    area = stream.scratch[-1].linear(params.compute, elements)
-    VectorWriter(k).op(Opcode.VDUP, area, scalar=CONSTANT[params.function])
+    area = stream.scratch[-1].linear(dtype, elements)
+    VectorWriter(k).op(Opcode.VDUP, area, scalar=dividend)
     k.pipe_barrier(Pipe.VECTOR)
 
 
@@ -116,6 +119,7 @@ def compute(
     x, y = inputs[0], inputs[-1]
     result = z if params.out is params.compute else x
     t, u = (*work, x, x)[:2]
-    EXPRESSIONS[params.function](Tile(v, x, y, result, t, u, params.scalar, params.shift))
+    tile = Tile(v, x, y, result, t, u, params.scalar, params.shift, params.approximate)
+    EXPRESSIONS[params.function](tile)
     if result is not z:
         v.cast(z, result)

@@ -27,7 +27,7 @@ def reference(params: ElementwiseParams, inputs: Arrays, model: NumericsModel) -
         part if dtype is params.compute else cast(part, params.compute, model=model)
         for part, dtype in zip((x, y), types, strict=False)
     )
-    z = _formula(params, Rounded(model))(x, y)
+    z = _formula(params, Rounded(model, params.approximate))(x, y)
     if params.compute is not params.dtype:
         z = cast(z, params.dtype, model=model)
     return {"z": z}

@@ -7,7 +7,7 @@ from typing import Any
 from npusim.chips.model import Chip
 from npusim.errors import ParameterError
 from npusim.numerics.formats import DType
-from npusim.ops.blocks.elementwise.expressions import SCRATCH
+from npusim.ops.blocks.elementwise.expressions import scratch_tiles
 from npusim.ops.blocks.elementwise.params import ElementwiseParams
 from npusim.ops.common.arguments import with_overrides
 from npusim.ops.common.fractals import ceil_div, round_up
@@ -32,7 +32,7 @@ def parts(params: ElementwiseParams, elements: int) -> Areas:
     Scratch holds, in this order, the converted inputs (and result, in place of x) where the
     compute type is not the tensors', then the expression's own.
     """
-    own = SCRATCH.get(params.function, 0)
+    own = scratch_tiles(params)
     converted = sum(dtype is not params.compute for dtype in params.input_types)
     # int32 results of a wide cast pass through fp16 to int8 in one more area.
     return Areas(

@@ -1,7 +1,9 @@
 """The tile program of SwiGLU.
 
 Each AIV streams its tiles: both halves of some rows come in as two strided copies, go through
-fp32 where the tensors are narrower, and leave as one. Flags: `vector_stream`.
+fp32 where the tensors are narrower, and leave as one. Rows that end inside a 32-byte block are
+copied one by one (inferred: published times of such rows, however short, contain 90 cycles for
+each, which is what three calls take). Flags: `vector_stream`.
 """
 
 from npusim.chips.model import Chip
@@ -55,7 +57,8 @@ def tiles(
         activate(v, params, stream, rows, cols, i)
 
     shape = (rows, cols, count, down)
-    stream_grid(k, stream, params.halves, (params.store,), shape, turn, compute)
+    row_copies = not params.whole_blocks
+    stream_grid(k, stream, params.halves, (params.store,), shape, turn, compute, row_copies)
 
 
 def activate(

@@ -29,6 +29,11 @@ class SwigluParams:
     dtype: DType
 
     @property
+    def whole_blocks(self) -> bool:
+        """Whether rows fill whole 32-byte blocks."""
+        return self.cols % self.dtype.c0 == 0
+
+    @property
     def halves(self) -> tuple[GridTensor, GridTensor]:
         """a and b, the halves of the input."""
         a = GridTensor("x", self.dtype, 2 * self.cols)
