@@ -26,10 +26,11 @@ from npusim.ops.common.fractals import ceil_div
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.paged_cache import Cache, CacheLayout
 from npusim.ops.common.raw_inputs import permutation, values
+from npusim.ops.common.rotation import pair_tiling
 from npusim.ops.common.row_formulas import row_scratch_bytes
 from npusim.ops.common.row_ops import mapped_bytes
 from npusim.ops.common.row_params import LARGEST, NARROW_FLOATS, RowTiling, row_tiling
-from npusim.ops.common.row_stream import RowTensor, balanced_rows
+from npusim.ops.common.row_stream import RowTensor
 from npusim.ops.common.vector_stream import Areas
 
 NAME = "kv_rms_norm_rope_cache"
@@ -50,10 +51,6 @@ DEFAULTS: dict[str, Any] = {
     "dtype": "bf16",
 }
 _STEP = 16  # elements of 32 bytes
-_TILE_ROWS = 4
-"""Rows of a tile. Inferred: in published runs of 8 and 16 thousand rows a core takes 310 to 550
-cycles for a row, where a row by itself takes about 1100 (load, chain of dependent instructions,
-stores) and large tiles in two buffers 160 to 280."""
 _QUANTISED = {
     "none": (False, False),
     "first": (True, False),
@@ -253,7 +250,7 @@ def areas(params: KvCacheParams, rows: int) -> Areas:
 
 
 def tiling(params: KvCacheParams, chip: Chip, overrides: Mapping[str, Any]) -> RowTiling:
-    """A few rows in a single buffer; see `row_tiling`.
+    """A few rows in a single buffer; see `pair_tiling`.
 
     Raises:
         ParameterError, CapacityError: as in `row_tiling`.
@@ -263,6 +260,5 @@ def tiling(params: KvCacheParams, chip: Chip, overrides: Mapping[str, Any]) -> R
         a = areas(params, rows)
         return a.needed(buffers)
 
-    rows = balanced_rows(params.rows, chip.cores.aiv, _TILE_ROWS)
-    chosen = {"tile_rows": rows, "buffers": 1, **overrides}
+    chosen = {**pair_tiling(params.rows, params.width, chip, needed), **overrides}
     return row_tiling(NAME, params.rows, chip, chosen, needed)

@@ -1,4 +1,7 @@
-"""The tile program of the rotary embedding: two multiplications and an addition, in fp32."""
+"""The tile program of the rotary embedding: two multiplications and an addition, in fp32.
+
+Interleaved pairs are split first.
+"""
 
 from npusim.chips.model import Chip
 from npusim.isa import patterns
@@ -10,7 +13,8 @@ from npusim.isa.program import Program
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.rotary.params import RotaryParams, areas, tensors
 from npusim.ops.common.operator import Arrays
-from npusim.ops.common.rotation import rotate_half
+from npusim.ops.common.rotation import rotate_half, split_pairs
+from npusim.ops.common.row_ops import Rows
 from npusim.ops.common.row_params import RowTiling
 from npusim.ops.common.row_stream import place_rows, stream_rows
 from npusim.ops.common.tensors import declare
@@ -56,6 +60,11 @@ def rotate(v: VectorWriter, params: RotaryParams, stream: Stream, tokens: int, t
     x, cos, sin = _widened(v, params, stream, tokens, turn)
     rotated = stream.scratch[1]
     heads, dim = tokens * params.heads, params.dim
+    if params.interleaved:
+        pairs = Rows(stream.scratch[4], heads, dim, dim)
+        low, high = pairs.columns(0, dim // 2), pairs.columns(dim // 2, dim // 2)
+        split_pairs(v, low, high, Rows(x, heads, dim, dim))
+        x = pairs.area
     rotate_half(v, rotated, x, heads, dim)
     _by_token(v, params, rotated, rotated, sin, tokens)
     # The products may not overwrite an input that another turn still reads: they go to y.

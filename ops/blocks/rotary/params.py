@@ -9,11 +9,18 @@ from npusim.errors import ParameterError
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
+from npusim.ops.common.rotation import pair_tiling
 from npusim.ops.common.row_params import FLOATS, LARGEST, RowTiling, random_inputs, row_tiling
 from npusim.ops.common.row_stream import RowTensor
 from npusim.ops.common.vector_stream import Areas
 
-DEFAULTS: dict[str, Any] = {"tokens": 256, "heads": 16, "dim": 64, "dtype": "bf16"}
+DEFAULTS: dict[str, Any] = {
+    "tokens": 256,
+    "heads": 16,
+    "dim": 64,
+    "interleaved": False,
+    "dtype": "bf16",
+}
 _STEP = 16
 
 
@@ -23,11 +30,14 @@ class RotaryParams:
 
     Attributes:
         dim: width of a head, a multiple of 16.
+        interleaved: the elements of x that are rotated together are neighbours, and lie half a
+            head apart in y; else they are half a head apart in both.
     """
 
     tokens: int
     heads: int
     dim: int
+    interleaved: bool
     dtype: DType
 
     @property
@@ -62,6 +72,7 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> RotaryParam
         tokens=given.integer("tokens", 1, LARGEST),
         heads=given.integer("heads", 1, LARGEST),
         dim=dim,
+        interleaved=given.flag("interleaved"),
         dtype=given.choice("dtype", FLOATS),
     )
 
@@ -87,7 +98,7 @@ def areas(params: RotaryParams, tokens: int) -> Areas:
     """UB areas of a tile.
 
     Scratch, in this order: heads in fp32 (fp32 inputs need none), rotated heads, cos and sin in
-    fp32 (fp32 inputs need neither).
+    fp32 (fp32 inputs need neither), heads whose pairs are split (interleaved ones only).
     """
     heads = tokens * params.heads * params.dim * 4
     table = tokens * params.dim * 4
@@ -95,12 +106,15 @@ def areas(params: RotaryParams, tokens: int) -> Areas:
     return Areas(
         inputs=tuple(t.tile_bytes(tokens) for t in params.loads),
         outputs=tuple(t.tile_bytes(tokens) for t in params.stores),
-        scratch=(0 if wide else heads, heads, 0 if wide else table, 0 if wide else table),
+        scratch=(
+            *(0 if wide else heads, heads, 0 if wide else table, 0 if wide else table),
+            heads if params.interleaved else 0,
+        ),
     )
 
 
 def tiling(params: RotaryParams, chip: Chip, overrides: Mapping[str, Any]) -> RowTiling:
-    """Whole tokens; see `row_tiling`.
+    """Whole tokens; see `row_tiling`, for interleaved heads `pair_tiling`.
 
     Raises:
         ParameterError, CapacityError: as in `row_tiling`.
@@ -110,4 +124,7 @@ def tiling(params: RotaryParams, chip: Chip, overrides: Mapping[str, Any]) -> Ro
         a = areas(params, rows)
         return a.needed(buffers)
 
+    if params.interleaved:
+        width = params.heads * params.dim
+        overrides = {**pair_tiling(params.tokens, width, chip, needed), **overrides}
     return row_tiling("rotary", params.tokens, chip, overrides, needed)

@@ -16,6 +16,8 @@ def reference(params: RotaryParams, inputs: Arrays, model: NumericsModel) -> Arr
         inputs[name] if params.dtype is DType.FP32 else cast(inputs[name], DType.FP32, model=model)
         for name in ("x", "cos", "sin")
     )
+    if params.interleaved:
+        x = np.concatenate([x[..., 0::2], x[..., 1::2]], axis=-1)
     half = params.dim // 2
     negated = functions.mul(x[..., half:], np.full_like(x[..., half:], -1), model=model)
     rotated = np.concatenate([negated, x[..., :half]], axis=-1)

@@ -77,13 +77,44 @@ def test_a_slot_beyond_the_cache_names_its_token(check_block: Check) -> None:
     heads=st.integers(1, 5),
     dim=st.sampled_from([16, 32, 64]),
     dtype=st.sampled_from(["fp32", "fp16", "bf16"]),
+    interleaved=st.booleans(),
     tile=st.integers(1, 2),
 )
 def test_rotary(
-    check_block: Check, tokens: int, heads: int, dim: int, dtype: str, tile: int
+    check_block: Check,
+    tokens: int,
+    heads: int,
+    dim: int,
+    dtype: str,
+    interleaved: bool,
+    tile: int,
 ) -> None:
     raw = {"tokens": tokens, "heads": heads, "dim": dim, "dtype": dtype}
-    check_block("rotary", raw, tiling={"tile_rows": tile})
+    check_block("rotary", {**raw, "interleaved": interleaved}, tiling={"tile_rows": tile})
+
+
+def test_interleaved_rotary_splits_neighbours(check_block: Check) -> None:
+    """A quarter turn of (2j, 2j + 1) gives (-(2j + 1), 2j), half a head apart."""
+    inputs = {
+        "x": np.arange(16, dtype=np.float32).reshape(1, 1, 16),
+        "cos": np.zeros((1, 16), np.float32),
+        "sin": np.ones((1, 16), np.float32),
+    }
+    found = operator("rotary")
+    raw = {"tokens": 1, "heads": 1, "dim": 16, "interleaved": True, "dtype": "fp32"}
+    check_block("rotary", raw, inputs=inputs)
+    params = found.parse(raw, load_chip("toy"), Validity.DOCUMENTED)
+    y = found.reference(params, inputs, model_2201())["y"]
+    np.testing.assert_array_equal(y[0, 0], [*range(-1, -17, -2), *range(0, 16, 2)])
+
+
+def test_interleaved_rotary_works_token_by_token() -> None:
+    found, chip = operator("rotary"), load_chip("A2")
+    for interleaved, buffers in ((False, 2), (True, 1)):
+        raw = {"tokens": 2048, "interleaved": interleaved}
+        tiling = found.tiling(found.parse(raw, chip, Validity.DOCUMENTED), chip, {})
+        assert tiling.buffers == buffers
+        assert (tiling.tile_rows == 1) is interleaved
 
 
 def test_rotary_turns_pairs(check_block: Check) -> None:
