@@ -11,6 +11,9 @@ direction says "free"):
 | L0A | MTE1 to CUBE, for L0B too | 0, 1 |
 | L0B | none | 2, 3 say "free" |
 | L0C | CUBE to FIXP | 0 .. l0c_buffers - 1 |
+
+With the unit flag L0C has no events: the hardware hands the accumulators over itself, and the
+cube may begin the next tile while the fixpipe still reads the last one.
 """
 
 from dataclasses import dataclass
@@ -68,6 +71,7 @@ class MatmulLoop:
         base_k: k of one L0 step.
         preload: load one chunk ahead, across tiles too; else when the chunk is needed.
         l0a_ring, l0b_ring, l0c_ring: see the module.
+        unit_flag: MMAD and FIXPIPE hand L0C over by themselves; the ring has no flags then.
     """
 
     left: Side
@@ -78,6 +82,7 @@ class MatmulLoop:
     l0a_ring: PingPong
     l0b_ring: PingPong
     l0c_ring: PingPong
+    unit_flag: bool = False
 
     __hash__ = cached_hash
 
@@ -103,7 +108,8 @@ class MatmulLoop:
 
     def rings(self) -> tuple[PingPong, ...]:
         """Everything with flags to prime and drain."""
-        return (self.left.ring, self.right.ring, self.l0a_ring, self.l0b_ring, self.l0c_ring)
+        flagged = (self.left.ring, self.right.ring, self.l0a_ring, self.l0b_ring)
+        return flagged if self.unit_flag else (*flagged, self.l0c_ring)
 
 
 def allocate(
@@ -117,12 +123,15 @@ def allocate(
     l0c_buffers: int,
     l0_buffers: int = L0_BUFFERS,
     preload: bool = True,
+    unit_flag: bool = False,
 ) -> MatmulLoop:
     """Reserve the buffers of a loop.
 
     Args:
         base: m, n and k of one MMAD.
         steps: L0 steps in one L1 buffer of A and of B.
+        unit_flag: hand L0C over by unit flag, where it is one buffer and stores take whole
+            fractals: a store of odd columns is two FIXPIPEs, and the flag knows one.
 
     Raises:
         CapacityError: a memory is too small.
@@ -150,6 +159,7 @@ def allocate(
         l0a_ring=PingPong(l0a, Pipe.MTE1, Pipe.CUBE, 0),
         l0b_ring=PingPong(l0b, Pipe.MTE1, Pipe.CUBE, L0_BUFFERS),
         l0c_ring=PingPong(l0c, Pipe.CUBE, Pipe.FIXP, 0),
+        unit_flag=unit_flag and l0c_buffers == 1 and b.outer % FRACTAL == 0,
     )
 
 
@@ -242,7 +252,25 @@ def compute_tile(
         for side, outer, next_outer, turn in sorted(due, key=lambda s: s[0].steps):
             _load_for(k, loop, side, step // side.steps, outer, next_outer, turn)
         compute_step(k, loop, m, n, step, turns, bias)
-    loop.l0c_ring.publish(k, turns.l0c)
+    finish_tile(k, loop, turns.l0c)
+
+
+def finish_tile(k: BlockBuilder, loop: MatmulLoop, turn: int) -> None:
+    """CUBE: the accumulators are complete."""
+    if not loop.unit_flag:
+        loop.l0c_ring.publish(k, turn)
+
+
+def begin_store(k: BlockBuilder, loop: MatmulLoop, turn: int) -> None:
+    """FIXP, before it reads the accumulators; its FIXPIPEs take ``loop.unit_flag``."""
+    if not loop.unit_flag:
+        loop.l0c_ring.wait_full(k, turn)
+
+
+def end_store(k: BlockBuilder, loop: MatmulLoop, turn: int) -> None:
+    """FIXP, after it has read the accumulators."""
+    if not loop.unit_flag:
+        loop.l0c_ring.release(k, turn)
 
 
 def _load_for(
@@ -282,7 +310,7 @@ def compute_step(
     for side, index, turn in chunks:
         if step % side.steps == 0:
             side.ring.wait_full(k, turn + index)
-    if step == 0:
+    if step == 0 and not loop.unit_flag:
         loop.l0c_ring.wait_free(k, turns.l0c)
     k.scalar(LOOP_CYCLES)
     l0a, l0b = load_l0(k, loop, (m, n, kk), step, (turns.a, turns.b), l0_turn)
@@ -291,14 +319,15 @@ def compute_step(
             side.ring.release(k, turn + index)
     loop.l0a_ring.wait_full(k, l0_turn)
     c = loop.l0c_ring.buffer(turns.l0c).linear(loop.acc, fractals.l0c_bytes(m, n) // 4)
+    unit = loop.unit_flag
     if step:
-        k.mmad(c, l0a, l0b, m=m, n=n, k=kk)
+        k.mmad(c, l0a, l0b, m=m, n=n, k=kk, unit_flag=unit)
     elif bias is None:
-        k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=AccumulatorStart.ZERO)
+        k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=AccumulatorStart.ZERO, unit_flag=unit)
     else:
         bias.ring.wait_full(k, bias.turn)
         start = AccumulatorStart.BIAS
-        k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=start, bias=bias.values)
+        k.mmad(c, l0a, l0b, m=m, n=n, k=kk, start=start, bias=bias.values, unit_flag=unit)
         bias.ring.release(k, bias.turn)
     if ceil_div(m, FRACTAL) * ceil_div(n, FRACTAL) < _SMALL_TILE_FRACTALS:
         k.pipe_barrier(Pipe.CUBE)

@@ -162,7 +162,25 @@ def _ladder_knobs(record: Record) -> dict[str, Any]:
         knobs["preload"] = False
     if re.search(r"case[6-9]|2 passes", case) or "two rounds" in case:
         knobs |= {"passes": 2}
+    if not _unit_flag(record, case):
+        knobs["unit_flag"] = False
     return knobs
+
+
+def _unit_flag(record: Record, case: str) -> bool:
+    """Whether the cube may begin a tile while the fixpipe still stores the last one.
+
+    The vendor's own templates have it. The ladder turns it on in its last case, the guide where
+    it is the subject; the kernels with a stated grid of cores hand over by flags (inferred).
+    """
+    params = record.params
+    if "unitflag" in params:
+        return bool(params["unitflag"])
+    if "ladder" in record.context:
+        return "UnitFlag" in case
+    if str(record.source.get("path", "")).startswith("docs/"):
+        return "UnitFlag" in str(params.get("what", "")) and params.get("variant") == "after"
+    return "grid" not in params
 
 
 def _core_time(record: Record) -> bool:
@@ -177,7 +195,7 @@ def _note(record: Record) -> str:
         raise NotMapped("the untuned variant of a pair: what it lacks is not a knob of ours")
     if "nz" in (record.format or "").lower().split(";")[0]:
         return "a is read as rows though it is in NZ; base tiles as published tilings use"
-    if _knobs(record):
+    if "base_m" in _knobs(record):
         return "base tile as the source states it, all else the operator's default"
     return "the vendor's tiling is not published: the fastest by prediction of the usual base tiles"
 

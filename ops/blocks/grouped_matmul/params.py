@@ -11,10 +11,10 @@ from npusim.errors import ParameterError
 from npusim.numerics.formats import Array, DType, type_name
 from npusim.numerics.layouts import to_nz
 from npusim.ops.blocks.matmul.params import FORMATS, OUT_OF, OUT_TYPES, TYPES, MatmulParams
-from npusim.ops.blocks.matmul.tiling import Limits, MatmulTiling
+from npusim.ops.blocks.matmul.tiling import MatmulTiling
 from npusim.ops.blocks.matmul.tiling import tiling as matmul_tiling
 from npusim.ops.common.arguments import Arguments
-from npusim.ops.common.fractals import FRACTAL, ceil_div, round_up
+from npusim.ops.common.fractals import FRACTAL, l0c_bytes, padded_n, round_up
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.raw_inputs import raw_words, values
 
@@ -26,9 +26,11 @@ DEFAULTS: dict[str, Any] = {
     "dtype": "bf16",
     "out": None,
     "b_format": "nd",
+    "transpose_b": False,
     "ends": None,
 }
 _LARGEST = 2**24
+_BASE = (128, 256)  # with 32-bit sums it fills L0C
 
 
 @dataclass(frozen=True)
@@ -70,18 +72,21 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> GroupedMatm
         out=out,
         b_nz=given.choice("b_format", FORMATS),
         transpose_a=False,
-        transpose_b=False,
+        transpose_b=given.flag("transpose_b"),
     )
     groups = given.integer("groups", 1, 4096)
     return GroupedMatmulParams(groups, product, given.optional_integers("ends", groups))
 
 
 def tensors(params: GroupedMatmulParams) -> tuple[TensorSpec, ...]:
-    """``a``, ``b`` (groups, K, N), ``group_list`` (int64 ends of the groups, control); ``c``."""
+    """``a``, ``b`` (groups, K, N), ``group_list`` (int64 ends of the groups, control); ``c``.
+
+    With ``transpose_b`` the weights are (groups, N, K).
+    """
     p = params.product
     return (
         TensorSpec("a", p.dtype, (p.M, p.K), TensorRole.INPUT),
-        TensorSpec("b", p.dtype, (params.groups, p.K, p.N), TensorRole.INPUT),
+        TensorSpec("b", p.dtype, (params.groups, *p.b.stored), TensorRole.INPUT),
         TensorSpec("group_list", DType.INT64, (params.groups,), TensorRole.CONTROL),
         TensorSpec("c", p.out, (p.M, p.N), TensorRole.OUTPUT),
     )
@@ -136,10 +141,16 @@ def group_ranges(params: GroupedMatmulParams, ends: Array) -> list[tuple[int, in
 
 
 def tiling(params: GroupedMatmulParams, chip: Chip, overrides: Mapping[str, Any]) -> MatmulTiling:
-    """The matmul's tiling, no higher than an average group.
+    """The matmul's tiling for one base tile, whatever the groups are.
+
+    A tiling is made before the group list is known. So the tile is as large as L0C allows, cut to
+    the matrix, and a small group leaves a part of it idle.
 
     Raises:
         ParameterError, CapacityError: as for the matmul.
     """
-    average = round_up(ceil_div(params.product.M, params.groups), FRACTAL)
-    return matmul_tiling(params.product, chip, overrides, Limits(tallest=average))
+    p = params.product
+    rows, cols = min(_BASE[0], round_up(p.M, FRACTAL)), min(_BASE[1], padded_n(p.dtype, p.N))
+    while l0c_bytes(rows, cols) > chip.sizes.l0c:
+        rows, cols = round_up(rows // 2, FRACTAL), padded_n(p.dtype, cols // 2)
+    return matmul_tiling(p, chip, {"base_m": rows, "base_n": cols, **overrides})

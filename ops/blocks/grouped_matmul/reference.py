@@ -15,7 +15,9 @@ def reference(params: GroupedMatmulParams, inputs: Arrays, model: NumericsModel)
     """``c``."""
     p, b = params.product, inputs["b"]
     if b.ndim == 5:
-        b = from_nz(b, p.K, p.N, p.dtype)
+        b = from_nz(b, *p.b.stored, p.dtype)
+    if p.transpose_b:
+        b = b.transpose(0, 2, 1)
     c = np.zeros((p.M, p.N), (DType.INT32 if p.dtype is DType.INT8 else DType.FP32).numpy)
     for weight, (first, rows) in zip(b, group_ranges(params, inputs["group_list"]), strict=True):
         if rows:

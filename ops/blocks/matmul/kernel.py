@@ -44,6 +44,7 @@ def build(params: MatmulParams, tiling: MatmulTiling, chip: Chip, control: Array
         l1_buffers=tiling.l1_buffers,
         l0c_buffers=tiling.l0c_buffers,
         preload=tiling.preload,
+        unit_flag=tiling.unit_flag,
     )
     m_tiles, n_tiles = ceil_div(params.M, tiling.base_m), ceil_div(params.N, tiling.base_n)
     dealt = deal(
@@ -107,13 +108,13 @@ def store(
     k: BlockBuilder, loop: MatmulLoop, m: int, n: int, out: DType, out_stride: int, turn: int
 ) -> None:
     """FIXP: the finished tile from L0C to row-major ``c``."""
-    ring = loop.l0c_ring
-    ring.wait_full(k, turn)
-    source = ring.buffer(turn)
+    matmul_loop.begin_store(k, loop, turn)
+    source = loop.l0c_ring.buffer(turn)
     for part in l0c_to_nd(loop.acc, out, m, n, out_stride):
         k.fixpipe(
             Operand(Space.GM, part.dst, part.dst_bytes, "c"),
             source.at(part.src, part.src_bytes),
             mode=OUT_MODE[out],
+            unit_flag=loop.unit_flag,
         )
-    ring.release(k, turn)
+    matmul_loop.end_store(k, loop, turn)

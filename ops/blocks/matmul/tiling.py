@@ -4,8 +4,8 @@ The default is the candidate with the least estimated time: rounds of tiles over
 the slowest pipe of one tile, plus the fixpipe where L0C has one buffer. It is an estimate to
 choose by, not a prediction; the timing run predicts.
 
-Where the tiles divide into equal rectangles, one for each core, each core gets one, as in the
-tuned kernels whose tiling is published; else the tiles are dealt one by one.
+Tiles are dealt one by one, in bands. Kernels whose published tiling gives each core a rectangle
+say so by ``split``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,6 +25,7 @@ _MAX_SIDE = 512
 _ROW_BYTES = 512  # rows of a chunk that L2 and HBM serve at full rate
 _MAX_STEP_BYTES = 256  # longer L0 steps delay the first MMAD and save nothing
 _SHARERS = 5  # cores that typically read the same tile of a swizzled order
+_BAND = 2  # cores that read the same part of the larger operand at a time (inferred)
 _INNER_KNOBS = {"step_k", "step_kb", "base_k", "l1_buffers", "l0c_buffers"}
 _MAX_EXTENT = 4095  # of m, n and k in one MMAD
 
@@ -43,6 +44,8 @@ class MatmulTiling:
         down: cores on top of each other when ``split`` is blocks; 0 chooses.
         passes: bands of rows of tiles, each finished by all cores before the next.
         preload: load one chunk ahead (with two L1 buffers or more), else when it is needed.
+        unit_flag: where L0C is one buffer, let the cube begin the next tile while the fixpipe
+            still reads, as the vendor's templates do; else flags hand L0C over whole.
         cores: AICs used.
     """
 
@@ -58,6 +61,7 @@ class MatmulTiling:
     down: int
     passes: int
     preload: bool
+    unit_flag: bool
     cores: int
 
     @property
@@ -78,12 +82,10 @@ class Limits:
     Attributes:
         l1_bytes: L1 that is not the matmul's.
         base_n: widest output tile.
-        tallest: highest output tile that the search tries (no limit for overrides).
     """
 
     l1_bytes: int = 0
     base_n: int = _MAX_SIDE
-    tallest: int = _MAX_SIDE
 
 
 NO_LIMITS = Limits()
@@ -127,26 +129,21 @@ def tiling(
 def _with_split(
     params: MatmulParams, t: MatmulTiling, overrides: Mapping[str, Any]
 ) -> MatmulTiling:
-    """How the tiles are dealt, where the user does not say it."""
-    if min(t.base_m, t.base_n, t.cores) <= 0:
-        return t  # refused later
+    """How rectangles of tiles are dealt, where the user does not say it."""
+    if t.split is not Split.BLOCKS or min(t.base_m, t.base_n, t.cores) <= 0:
+        return t  # sizes are refused later
     rows, cols = ceil_div(params.M, t.base_m), ceil_div(params.N, t.base_n)
     grids = [
         (down, t.cores // down)
         for down in range(1, t.cores + 1)
         if t.cores % down == 0 and rows % down == 0 and cols % (t.cores // down) == 0
     ]
-    split = t.split
-    if "split" not in overrides and grids:
-        split = Split.BLOCKS
-    if split is not Split.BLOCKS:
-        return t
     down = t.down
     if not down and grids:
         # The squarest rectangle: its cores load least.
         down = min(grids, key=lambda g: rows // g[0] * t.base_m + cols // g[1] * t.base_n)[0]
     swizzle = t.swizzle if "swizzle" in overrides else rows
-    return replace(t, split=split, down=down, swizzle=swizzle)
+    return replace(t, down=down, swizzle=swizzle)
 
 
 def check(params: MatmulParams, chip: Chip, t: MatmulTiling, limits: Limits = NO_LIMITS) -> None:
@@ -230,7 +227,7 @@ def _candidates(
         cores = chip.cores.aic
     for m in _sides(params.M, max(unit_m, FRACTAL), fixed.get("base_m"), cores):
         for n in _sides(params.N, padded_n(params.dtype, 1), fixed.get("base_n"), cores):
-            if n <= limits.base_n and (m <= limits.tallest or "base_m" in fixed):
+            if n <= limits.base_n:
                 yield _completed(params, chip, m, n, cores, limits)
 
 
@@ -276,13 +273,24 @@ def _completed(
         step_kb=step_k,
         l1_buffers=2,
         l0c_buffers=2 if 2 * l0c_bytes(m, n) <= chip.sizes.l0c else 1,
-        swizzle=max(1, round(cores**0.5 * (n / m) ** 0.5)),
+        swizzle=_band(m, n, cores),
         split=Split.INTERLEAVED,
         down=0,
         passes=1,
         preload=True,
+        unit_flag=True,
         cores=cores,
     )
+
+
+def _band(m: int, n: int, cores: int) -> int:
+    """Rows of tiles in a band.
+
+    L2 serves requests for one line one after the other. A tile of the larger operand is therefore
+    shared by few cores at a time, and the smaller one by the others; more than one, so that the
+    larger operand is read fewer times.
+    """
+    return _BAND if m <= n else max(1, cores // _BAND)
 
 
 def _estimate(params: MatmulParams, chip: Chip, t: MatmulTiling) -> tuple[float, int]:

@@ -73,18 +73,19 @@ def dequantised_tile(
     k.copy(side.fixpipe_buffer.at(packed), side.scales.buffer(turn).at(packed))
     k.pipe_barrier(Pipe.FIXP)
     side.scales.release(k, turn)
-    ring = side.loop.l0c_ring
-    ring.wait_full(k, turns.l0c)
+    source = side.loop.l0c_ring.buffer(turns.l0c)
+    matmul_loop.begin_store(k, side.loop, turns.l0c)
     for part in l0c_to_nd(side.loop.acc, out, m, n, stride):
         first = part.dst_bytes // out.size_bytes
         columns = part.dst.elements // m
         k.fixpipe(
             Operand(Space.GM, part.dst, part.dst_bytes, "c"),
-            ring.buffer(turns.l0c).at(part.src, part.src_bytes),
+            source.at(part.src, part.src_bytes),
             mode=FixpipeMode.VDEQF16,
             channel_scale=side.fixpipe_buffer.linear(DType.UINT64, columns, 8 * first),
+            unit_flag=side.loop.unit_flag,
         )
-    ring.release(k, turns.l0c)
+    matmul_loop.end_store(k, side.loop, turns.l0c)
 
 
 def accumulator_tile(
@@ -100,16 +101,17 @@ def accumulator_tile(
 ) -> None:
     """A tile that leaves as int32 for the AIVs; ``wait`` until they have read an earlier one."""
     _multiply(k, side, m, n, turns, following, turn)
-    ring = side.loop.l0c_ring
-    ring.wait_full(k, turns.l0c)
+    source = side.loop.l0c_ring.buffer(turns.l0c)
+    matmul_loop.begin_store(k, side.loop, turns.l0c)
     if wait:
         k.cross_wait(CrossMode.GROUP, FREE, Pipe.FIXP)
     for part in l0c_to_nd(side.loop.acc, DType.INT32, m, n, stride):
         k.fixpipe(
             Operand(Space.GM, part.dst, part.dst_bytes, "c"),
-            ring.buffer(turns.l0c).at(part.src, part.src_bytes),
+            source.at(part.src, part.src_bytes),
+            unit_flag=side.loop.unit_flag,
         )
-    ring.release(k, turns.l0c)
+    matmul_loop.end_store(k, side.loop, turns.l0c)
     k.cross_set(CrossMode.GROUP, FULL, Pipe.FIXP)
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from npusim.chips.load import load_chip
 from npusim.functional import Order, run_program
-from npusim.isa.instructions import Opcode
+from npusim.isa.instructions import AccumulatorStart, Opcode
 from npusim.isa.program import Program
+from npusim.isa.spaces import Pipe
 from npusim.isa.verify import verify
 from npusim.numerics.model import NumericsModel
 from npusim.ops.common.operator import TensorRole, Validity
@@ -83,7 +84,20 @@ class _Machine:
             return self.events[core, *what.args.values()] > 0
         if what.opcode is Opcode.CROSS_WAIT:
             return self._arrived(core, what.args["mode"], what.args["flag"])
-        return True
+        return not what.args.get("unit_flag") or self._handed_over(core, executed, what)
+
+    def _handed_over(self, core: int, executed: int, what: Any) -> bool:
+        """No earlier row of the other pipe has still to use the L0C region."""
+        fixpipe = what.opcode is Opcode.FIXPIPE
+        if not fixpipe and what.args["start"] == AccumulatorStart.ACCUMULATE:
+            return True
+        other = (core, int(Pipe.CUBE if fixpipe else Pipe.FIXP))
+        region = (what.srcs[0] if fixpipe else what.dst).offset
+        return not any(
+            (row.dst if fixpipe else row.srcs[0]).offset == region
+            for number, row in self.queues[other][self.head[other] :]
+            if number < executed and row.args.get("unit_flag")
+        )
 
     def run(self, pipe: tuple[int, int]) -> int:
         core, _ = pipe

@@ -13,7 +13,7 @@ from npusim.chips.load import load_chip
 from npusim.errors import CapacityError, ParameterError
 from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
-from npusim.isa.spaces import Space
+from npusim.isa.spaces import Pipe, Space
 from npusim.numerics.layouts import to_nz
 from npusim.ops.common.operator import Validity
 from npusim.ops.common.tile_order import Split, deal, swizzled
@@ -60,6 +60,7 @@ def test_fp32_result(check_block: Check, dtype: str) -> None:
     step_kb=st.integers(1, 3),
     passes=st.integers(1, 3),
     preload=st.booleans(),
+    unit_flag=st.booleans(),
     l1_buffers=st.integers(1, 3),
     l0c_buffers=st.integers(1, 2),
     swizzle=st.integers(1, 4),
@@ -95,7 +96,8 @@ def test_cores_get_equal_squarest_rectangles_where_the_tiles_allow_it() -> None:
     found, chip = operator("matmul"), load_chip("A2")
     for side in (1536, 3072, 6144):
         params = found.parse({"M": side, "N": side, "K": side}, chip, Validity.DOCUMENTED)
-        tiling = found.tiling(params, chip, {"base_m": 128, "base_n": 256})
+        overrides = {"base_m": 128, "base_n": 256, "split": "blocks"}
+        tiling = found.tiling(params, chip, overrides)
         assert (tiling.split, tiling.down) == (Split.BLOCKS, 4)
     params = found.parse({"M": 4096, "N": 4096, "K": 512}, chip, Validity.DOCUMENTED)
     tiling = found.tiling(params, chip, {"base_m": 128, "base_n": 256})
@@ -114,6 +116,40 @@ def test_what_is_needed_first_is_loaded_first() -> None:
         if what.opcode is Opcode.COPY and what.dst is not None and what.dst.space is Space.L1
     ]
     assert slots[:8] == ["next_a", "next_b", "b", "a", "b", "b", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("n", "knobs", "flagged"),
+    [
+        (512, {}, False),
+        (512, {"unit_flag": False}, True),
+        (520, {}, True),  # a store of odd columns is two FIXPIPEs
+        (512, {"base_n": 128, "l0c_buffers": 2}, True),
+    ],
+)
+def test_a_single_accumulator_changes_hands_by_unit_flag(
+    n: int, knobs: dict[str, Any], flagged: bool
+) -> None:
+    found, chip = operator("matmul"), load_chip("A2")
+    params = found.parse({"M": 256, "N": n, "K": 128}, chip, Validity.DOCUMENTED)
+    tiling = found.tiling(params, chip, {"base_m": 128, "base_n": 256, "cores": 1, **knobs})
+    rows = [what for _, _, what in found.build(params, tiling, chip, {}).walk(0)]
+    units = {w.args["unit_flag"] for w in rows if w.opcode in (Opcode.MMAD, Opcode.FIXPIPE)}
+    events = [
+        w
+        for w in rows
+        if w.opcode is Opcode.SET_FLAG
+        and {w.args["src_pipe"], w.args["dst_pipe"]} == {Pipe.CUBE, Pipe.FIXP}
+    ]
+    assert (units, bool(events)) == ({int(not flagged)}, flagged)
+
+
+@pytest.mark.parametrize(("m", "n", "rows"), [(128, 256, 2), (256, 128, 12)])
+def test_few_cores_share_a_tile_of_the_larger_operand(m: int, n: int, rows: int) -> None:
+    found, chip = operator("matmul"), load_chip("A2")
+    params = found.parse({"M": 4096, "N": 4096, "K": 512}, chip, Validity.DOCUMENTED)
+    tiling = found.tiling(params, chip, {"base_m": m, "base_n": n})
+    assert (tiling.split, tiling.swizzle) == (Split.INTERLEAVED, rows)
 
 
 def test_nz_weights_may_be_given_as_such(check_block: Check) -> None:

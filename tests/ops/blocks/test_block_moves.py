@@ -148,6 +148,7 @@ def model_2201() -> Any:
     k=st.integers(1, 90),
     dtype=st.sampled_from(["fp16", "bf16", "int8"]),
     b_format=st.sampled_from(["nd", "nz"]),
+    transpose_b=st.booleans(),
     seed=st.integers(0, 5),
 )
 def test_grouped_matmul(
@@ -158,10 +159,12 @@ def test_grouped_matmul(
     k: int,
     dtype: str,
     b_format: str,
+    transpose_b: bool,
     seed: int,
 ) -> None:
     raw = {"groups": groups, "tokens": tokens, "N": n, "K": k, "dtype": dtype}
-    check_block("grouped_matmul", {**raw, "b_format": b_format}, seed=seed)
+    how = {"b_format": b_format, "transpose_b": transpose_b}
+    check_block("grouped_matmul", {**raw, **how}, seed=seed)
 
 
 def test_groups_share_the_cores(check_block: Check) -> None:
