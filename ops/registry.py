@@ -36,6 +36,7 @@ _PACKAGES = {
     "swiglu_grad": "npusim.ops.blocks.swiglu_grad",
     "layer_norm": "npusim.ops.blocks.layer_norm",
     "flat_reduce": "npusim.ops.blocks.flat_reduce",
+    "cross_stream": "npusim.ops.blocks.cross_stream",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

@@ -5,11 +5,12 @@ from typing import Any
 
 from npusim.validate.mapping.common import require
 from npusim.validate.records import Record
-from npusim.validate.shapes import element_types
+from npusim.validate.shapes import element_types, positive
 from npusim.validate.workload import Group, KernelKind, NotMapped, Workload
 
 Mapper = Callable[[Record], Workload]
-_LINE = 512
+_HALF_BYTES = 2
+_SLOT_ROWS = 128
 
 
 def read_ub(record: Record) -> Workload:
@@ -107,8 +108,36 @@ def add(record: Record) -> Workload:
     )
 
 
+def stream(to: str) -> Mapper:
+    """Slots through a workspace from one kind of core to the other."""
+
+    def mapper(record: Record) -> Workload:
+        elements = positive(record, "slot_KB") * 1024 // _HALF_BYTES
+        slots = positive(record, "num_iters")
+        require(elements % (_SLOT_ROWS * 2 * 16) == 0, "a slot is no tile of 128 rows")
+        groups = record.cores.get("aic")
+        params: dict[str, Any] = {"to": to, "rows": _SLOT_ROWS, "cols": elements // _SLOT_ROWS}
+        params |= {"slots": slots, "dtype": "fp16"}
+        if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1:
+            raise NotMapped("the number of cores is not stated")
+        params["groups"] = groups
+        return Workload(
+            op="cross_stream",
+            params=params,
+            group=Group.OTHER,
+            kind=KernelKind.MIXED,
+            knobs={"ahead": 1},
+            moved_bytes=2.0 * _HALF_BYTES * elements * slots * groups,
+            note="a slot of every group is written again once it was read (inferred)",
+        )
+
+    return mapper
+
+
 MAPPERS: dict[str, Mapper] = {
     "gm->ub": read_ub,
     "gm->l1": read_l1,
     "add (x+y->z)": add,
+    "cube l0c -> gm workspace -> vector ub stream": stream("vector"),
+    "vector ub -> gm workspace -> cube l1 stream": stream("cube"),
 }
