@@ -37,6 +37,7 @@ _PACKAGES = {
     "layer_norm": "npusim.ops.blocks.layer_norm",
     "flat_reduce": "npusim.ops.blocks.flat_reduce",
     "cross_stream": "npusim.ops.blocks.cross_stream",
+    "scale_streams": "npusim.ops.blocks.scale_streams",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

@@ -1,4 +1,4 @@
-"""SwiGLU and its relatives: two halves of an axis in, one out."""
+"""SwiGLU and its relatives: two halves of an axis in, one out; and one in, several out."""
 
 from collections.abc import Callable
 from math import prod
@@ -6,7 +6,7 @@ from typing import Any
 
 from npusim.validate.mapping.common import FLOATS, attributes, number, require, used_cores
 from npusim.validate.records import Record
-from npusim.validate.shapes import Shape, operands
+from npusim.validate.shapes import Shape, element_types, operands, positive
 from npusim.validate.workload import Group, KernelKind, Launch, Workload
 
 Mapper = Callable[[Record], Workload]
@@ -73,9 +73,25 @@ def clipped_swiglu(record: Record) -> Workload:
     return _workload(record, "clipped_swiglu", params, note)
 
 
+def scaled_streams(record: Record) -> Workload:
+    """One tensor to several streams, each times its factor."""
+    b, s, d, streams = (positive(record, name) for name in ("B", "S", "D", "streams"))
+    dtype = element_types(record)[0]
+    require(dtype == "fp32", f"{record.op} of {dtype} has no kernel in the blocks")
+    return Workload(
+        op="scale_streams",
+        params={"elements": b * s * d, "streams": streams},
+        group=Group.ELEMENTWISE,
+        kind=KernelKind.VECTOR,
+        knobs=used_cores(record, "aiv"),
+        note="one factor for each stream",
+    )
+
+
 MAPPERS: dict[str, Mapper] = {
     "swiglu": swiglu,
     "swiglugrad": swiglu_grad,
     "clipped_swiglu": clipped_swiglu,
     "clippedswiglu": clipped_swiglu,
+    "mhc_post": scaled_streams,
 }
