@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from npusim.ops.common.fractals import round_up
 from npusim.validate.mapping.common import FLOATS, require, used_cores
 from npusim.validate.records import Record
 from npusim.validate.shapes import Shape, element_types, output_shape, positive, shapes
-from npusim.validate.workload import Group, KernelKind, NotMapped, Quantity, Workload
+from npusim.validate.workload import Group, KernelKind, Launch, NotMapped, Quantity, Workload
 
 Mapper = Callable[[Record], Workload]
 _NZ_SIDE = 16
@@ -40,7 +41,17 @@ def matmul(record: Record) -> Workload:
     )
 
 
+def fused(record: Record) -> Workload:
+    """A product whose epilogue on the vector cores the source says is hidden behind the cube."""
+    require("hides the vector part" in record.context, "an epilogue that is not hidden")
+    found = matmul(record)
+    return replace(found, launch=Launch.MIXED, note="the vector part is hidden; " + found.note)
+
+
 LARGE_TILES = ((128, 256), (256, 128))
+TUNED_TILE = {"base_m": 128, "base_n": 256, "base_k": 64, "step_k": 8, "step_kb": 4}
+"""Tile and L1 depth of the tuned cases of the examples that split the result by single cores;
+for records of the same examples that state the split alone."""
 FLAT_TILES = ((64, 256), (64, 512), (128, 128))
 """Base tiles that published tilings use, rows by columns of the result."""
 _FLAT_ROWS = 256
@@ -66,12 +77,10 @@ def _candidates(
 
 
 def _dtype(record: Record) -> str:
-    found = element_types(record)
-    require(
-        found[0] in FLOATS and len(set(found[:2])) == 1,
-        f"matmul of {record.dtype} has no kernel in the blocks",
-    )
-    return found[0]
+    """The type of the first operand; a router's wider weight counts as narrow as its rows."""
+    found = element_types(record)[0]
+    require(found in FLOATS, f"matmul of {record.dtype} has no kernel in the blocks")
+    return found
 
 
 def _sizes(record: Record) -> dict[str, Any]:
@@ -134,6 +143,8 @@ def _knobs(record: Record) -> dict[str, Any]:
     for ours, theirs in (("step_k", "stepK"), ("step_k", "stepKa"), ("step_kb", "stepKb")):
         if isinstance(params.get(theirs), int):
             knobs[ours] = params[theirs]
+    if isinstance(params.get("singleCoreM"), int) and "base_m" not in knobs:
+        knobs |= TUNED_TILE
     return {**knobs, **_ladder_knobs(record)}
 
 
@@ -207,4 +218,5 @@ MAPPERS: dict[str, Mapper] = {
     "gemm": matmul,
     "torch.matmul square": matmul,
     "matmul(basic api)": matmul,
+    "matmul+gelu fused": fused,
 }
