@@ -45,7 +45,11 @@ def fused(record: Record) -> Workload:
     """A product whose epilogue on the vector cores the source says is hidden behind the cube."""
     require("hides the vector part" in record.context, "an epilogue that is not hidden")
     found = matmul(record)
-    return replace(found, launch=Launch.MIXED, note="the vector part is hidden; " + found.note)
+    note = "the vector part is hidden; tile of the matmul of the same example"
+    if "base_m" in found.knobs:
+        return replace(found, launch=Launch.MIXED, note="the vector part is hidden")
+    knobs = {**found.knobs, **TUNED_TILE, "split": "blocks", "down": 4}
+    return replace(found, launch=Launch.MIXED, knobs=knobs, candidates=(), note=note)
 
 
 LARGE_TILES = ((128, 256), (256, 128))
