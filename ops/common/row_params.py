@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from npusim.chips.model import Chip
+from npusim.errors import ParameterError
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import with_overrides
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec
 from npusim.ops.common.raw_inputs import values
+from npusim.ops.common.row_ops import LANES
+from npusim.ops.common.row_pieces import piece_cols
 from npusim.ops.common.row_stream import balanced_rows
 from npusim.ops.common.vector_stream import check_cores, check_fit
 
@@ -56,6 +59,63 @@ def row_tiling(
     knobs = f"{chosen.buffers} buffers of {chosen.tile_rows} rows"
     check_fit(what, needed(chosen.tile_rows, chosen.buffers), chip.sizes.ub, knobs)
     check_cores(what, chosen.cores, chip.cores.aiv, chip.name)
+    return chosen
+
+
+@dataclass(frozen=True)
+class SplitTiling:
+    """Knobs: rows and columns of a tile, depth of the rings, cores (AIVs).
+
+    ``tile_cols`` below the row's length splits rows, which then go one at a time.
+    """
+
+    tile_rows: int
+    tile_cols: int
+    buffers: int
+    cores: int
+
+
+def split_tiling(
+    what: str,
+    shape: tuple[int, int],
+    chip: Chip,
+    overrides: Mapping[str, Any],
+    whole: Callable[[int, int], int],
+    pieces: Callable[[int, int], int],
+    most_rows: int = MOST_ROWS,
+) -> SplitTiling:
+    """Whole rows as in `row_tiling` if one fits, else the longest pieces that fit twice.
+
+    Args:
+        shape: rows and columns.
+        whole: UB bytes for (rows of a tile, buffers).
+        pieces: UB bytes for (columns of a piece, buffers).
+
+    Raises:
+        ParameterError: unknown knob, illegal pieces, too many cores.
+        CapacityError: the buffers do not fit UB.
+    """
+    rows, cols = shape
+    ub, cores = chip.sizes.ub, chip.cores.aiv
+    if whole(1, 1) <= ub:
+        found = row_tiling(what, rows, chip, {}, whole, most_rows)
+        chosen = SplitTiling(found.tile_rows, cols, found.buffers, cores)
+    else:
+        chosen = SplitTiling(1, piece_cols(cols, lambda n: pieces(n, 2) <= ub), 2, cores)
+    chosen = with_overrides(f"{what} tiling", chosen, overrides)
+    split = chosen.tile_cols < cols
+    if split and (chosen.tile_cols % LANES or chosen.tile_rows != 1):
+        raise ParameterError(
+            f"{what} tiling: tile_rows is {chosen.tile_rows} and tile_cols {chosen.tile_cols}; "
+            f"rows in pieces go one at a time, in multiples of {LANES} columns"
+        )
+    needed = (pieces if split else whole)(
+        chosen.tile_cols if split else chosen.tile_rows, chosen.buffers
+    )
+    per_tile = f" of {chosen.tile_cols} columns" if split else ""
+    knobs = f"{chosen.buffers} buffers of {chosen.tile_rows} rows{per_tile}"
+    check_fit(what, needed, ub, knobs)
+    check_cores(what, chosen.cores, cores, chip.name)
     return chosen
 
 

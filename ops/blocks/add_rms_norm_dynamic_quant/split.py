@@ -12,13 +12,12 @@ bits.
 | VECTOR to MTE3, event ``buffers`` | the row's sum is complete; back: it is written |
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from npusim.isa.block_builder import BlockBuilder
-from npusim.isa.buffers import Buffer, PingPong
+from npusim.isa.buffers import PingPong
 from npusim.isa.builder import ProgramBuilder
-from npusim.isa.instructions import Opcode
+from npusim.isa.instructions import Opcode, Operand
 from npusim.isa.program import Tensor
 from npusim.isa.spaces import Pipe
 from npusim.numerics.formats import DType
@@ -43,20 +42,11 @@ from npusim.ops.common.row_ops import (
     fold_lanes,
     spread,
 )
-from npusim.ops.common.tiles import LOOP_CYCLES, share
+from npusim.ops.common.row_pieces import NumberAreas, PieceRow
+from npusim.ops.common.tiles import share
 from npusim.ops.common.vector_stream import Stream
-from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32
-
-
-@dataclass(frozen=True)
-class _Number:
-    """Areas in which a row becomes one number."""
-
-    lanes: Buffer
-    number: Buffer
-    block: Buffer
 
 
 def place(
@@ -114,7 +104,7 @@ def _total(stream: Stream) -> PingPong:
     return PingPong((stream.scratch[2],), Pipe.VECTOR, Pipe.MTE3, len(stream.outputs.buffers))
 
 
-class _Row:
+class _Row(PieceRow):
     """Writes the passes over one row."""
 
     def __init__(
@@ -126,14 +116,12 @@ class _Row:
         turn: int,
         out: int,
     ) -> None:
-        self.k, self.params, self.stream = k, params, stream
-        self.v = VectorWriter(k)
-        self.turn, self.out = turn, out
+        super().__init__(k, stream, params.cols, width, turn, out)
+        self.params = params
         self.size = params.dtype.size_bytes
-        self.pieces = [(col, min(width, params.cols - col)) for col in range(0, params.cols, width)]
         self.total = _total(stream)
         areas = stream.scratch[3:]
-        self.root, *self.quants = (_Number(*areas[i : i + 3]) for i in range(0, len(areas), 3))
+        self.root, *self.quants = (NumberAreas(*areas[i : i + 3]) for i in range(0, len(areas), 3))
 
     def add(self) -> None:
         """The sum, and the root of its mean square."""
@@ -142,11 +130,11 @@ class _Row:
         for col, count in self.pieces:
             first, *others = self._load(names, col, count)
             x, t = self._wide(0, count), self._wide(1, count)
-            self.v.cast(x.all(), first.linear(self.params.dtype, count))
-            for area in others:
-                self.v.cast(t.all(), area.linear(self.params.dtype, count))
+            self.v.cast(x.all(), first)
+            for other in others:
+                self.v.cast(t.all(), other)
                 self.v.op(Opcode.VADD, x.all(), x.all(), t.all())
-            self._release()
+            self.release()
             rounded = self.total.buffer(0).linear(self.params.dtype, count, col * self.size)
             self.v.cast(rounded, x.all())
             self.v.cast(x.all(), rounded)
@@ -172,7 +160,7 @@ class _Row:
                 self._smoothed(x, t, i, count)
                 magnitude(self.v, t.all(), t.all())
                 fold_lanes(self.v, MAXIMUM, t, quant.lanes, started=col > 0)
-            self._release()
+            self.release()
         for quant in self.quants:
             largest = quant.number.linear(F32, 1)
             finish_lanes(self.v, MAXIMUM, 1, quant.lanes, largest)
@@ -183,24 +171,24 @@ class _Row:
         n = len(self.quants)
         for col, count in self.pieces:
             x, t = self._normalised(col, count)
-            self.stream.outputs.wait_free(self.k, self.out)
+            self.wait_free()
             if col == 0:
                 self._factors()
             for i, quant in enumerate(self.quants):
                 self._smoothed(x, t, i, count)
                 by_row_number(self.v, Opcode.VMUL, t, t, quant.block)
                 to_int8(self.v, self.stream.output(self.out, i).linear(DType.INT8, count), t)
-            self._release()
-            self.stream.outputs.publish(self.k, self.out)
-            self.stream.outputs.wait_full(self.k, self.out)
-            for i in range(n):
-                y = self.stream.output(self.out, i).linear(DType.INT8, count)
-                self.k.copy(self.k.gm(self.params.ys[i].slot, y.pattern, col), y)
-                if col == 0:
-                    scale = self.stream.output(self.out, n + i).linear(F32, 1)
-                    self.k.copy(self.k.gm(self.params.scales[i].slot, scale.pattern), scale)
-            self.stream.outputs.release(self.k, self.out)
-            self.out += 1
+            self.release()
+            outs = [
+                (y.slot, self.stream.output(self.out, i).linear(DType.INT8, count), col)
+                for i, y in enumerate(self.params.ys)
+            ]
+            if col == 0:
+                outs += [
+                    (t.slot, self.stream.output(self.out, n + i).linear(F32, 1), 0)
+                    for i, t in enumerate(self.params.scales)
+                ]
+            self.store(outs)
 
     def _factors(self) -> None:
         n = len(self.quants)
@@ -217,7 +205,7 @@ class _Row:
         rounded = self.total.buffer(0).linear(self.params.dtype, count, col * self.size)
         self.v.cast(x.all(), rounded)
         by_row_number(self.v, Opcode.VMUL, x, x, self.root.block)
-        self.v.cast(t.all(), gamma.linear(self.params.dtype, count))
+        self.v.cast(t.all(), gamma)
         self.v.op(Opcode.VMUL, x.all(), x.all(), t.all())
         return x, t
 
@@ -230,23 +218,8 @@ class _Row:
         self.v.cast(t.all(), narrow)
         self.v.op(Opcode.VMUL, t.all(), x.all(), t.all())
 
-    def _load(self, names: tuple[str, ...] | list[str], col: int, count: int) -> list[Buffer]:
-        """Pieces of some tensors, in the buffer of the current turn."""
-        k, ring = self.k, self.stream.inputs
-        k.scalar(LOOP_CYCLES)
-        ring.wait_free(k, self.turn)
-        parts = [self.stream.input(self.turn, i) for i in range(len(names))]
-        for name, part in zip(names, parts, strict=True):
-            piece = part.linear(self.params.dtype, count)
-            k.copy(piece, k.gm(name, piece.pattern, col * self.size))
-        ring.publish(k, self.turn)
-        ring.wait_full(k, self.turn)
-        return parts
-
-    def _release(self) -> None:
-        """The current turn of the input ring has been read."""
-        self.stream.inputs.release(self.k, self.turn)
-        self.turn += 1
+    def _load(self, names: Sequence[str], col: int, count: int) -> list[Operand]:
+        return self.load([(name, self.params.dtype) for name in names], col, count)
 
     def _wide(self, index: int, count: int) -> Rows:
-        return Rows(self.stream.scratch[index], 1, count, count)
+        return self.wide(self.stream.scratch[index], count)

@@ -7,9 +7,11 @@ from typing import Any
 from npusim.chips.model import Chip
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
+from npusim.ops.common.fractals import round_up
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
+from npusim.ops.common.row_formulas import row_scratch_bytes
 from npusim.ops.common.row_ops import BLOCK, LANES, mapped_bytes
-from npusim.ops.common.row_params import FLOATS, LARGEST, RowTiling, random_inputs, row_tiling
+from npusim.ops.common.row_params import FLOATS, LARGEST, SplitTiling, random_inputs, split_tiling
 from npusim.ops.common.row_stream import RowTensor
 from npusim.ops.common.vector_stream import Areas
 
@@ -100,15 +102,30 @@ def areas(params: DynamicQuantParams, rows: int) -> Areas:
     )
 
 
-def tiling(params: DynamicQuantParams, chip: Chip, overrides: Mapping[str, Any]) -> RowTiling:
-    """Whole rows; see `row_tiling`.
+def piece_areas(params: DynamicQuantParams, cols: int) -> Areas:
+    """UB areas of rows in pieces.
+
+    Scratch: a piece in fp32, a second one, lanes, number of the row, the same over a block.
+    """
+    wide = round_up(cols, DType.INT8.c0) * 4
+    return Areas(
+        inputs=(cols * params.dtype.size_bytes,) * (2 if params.smooth else 1),
+        outputs=(cols, 4),
+        scratch=(wide, wide, *row_scratch_bytes(1)),
+    )
+
+
+def tiling(params: DynamicQuantParams, chip: Chip, overrides: Mapping[str, Any]) -> SplitTiling:
+    """Whole rows, or rows in pieces; see `split_tiling`.
 
     Raises:
-        ParameterError, CapacityError: as in `row_tiling`.
+        ParameterError, CapacityError: as in `split_tiling`.
     """
-
-    def needed(rows: int, buffers: int) -> int:
-        a = areas(params, rows)
-        return a.needed(buffers)
-
-    return row_tiling("dynamic_quant", params.rows, chip, overrides, needed)
+    return split_tiling(
+        "dynamic_quant",
+        (params.rows, params.cols),
+        chip,
+        overrides,
+        lambda rows, buffers: areas(params, rows).needed(buffers),
+        lambda cols, buffers: piece_areas(params, cols).needed(buffers),
+    )

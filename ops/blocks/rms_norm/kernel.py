@@ -13,22 +13,41 @@ from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
 from npusim.isa.spaces import Pipe
 from npusim.numerics.formats import DType
-from npusim.ops.blocks.rms_norm.params import RmsNormParams, areas, tensors
+from npusim.ops.blocks.rms_norm import split
+from npusim.ops.blocks.rms_norm.params import RmsNormParams, areas, piece_areas, tensors
 from npusim.ops.common.fractals import round_up
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.row_formulas import RowScratch, inverse_root_mean_square
 from npusim.ops.common.row_ops import PIECE, Rows, by_row_number, by_shared_row
-from npusim.ops.common.row_params import RowTiling
+from npusim.ops.common.row_params import SplitTiling
+from npusim.ops.common.row_pieces import place_pieces
 from npusim.ops.common.row_stream import place_rows, stream_rows
 from npusim.ops.common.tensors import declare
 from npusim.ops.common.vector_stream import Stream, allocate_areas
 from npusim.ops.common.vector_writer import VectorWriter
 
 
-def build(params: RmsNormParams, tiling: RowTiling, chip: Chip, control: Arrays) -> Program:
+def build(params: RmsNormParams, tiling: SplitTiling, chip: Chip, control: Arrays) -> Program:
     """The program of one RmsNorm."""
     builder = ProgramBuilder.for_chip("rms_norm", chip)
     gm = declare(builder, tensors(params))
+    if tiling.tile_cols < params.cols:
+        needed = piece_areas(params, tiling.tile_cols)
+        place_pieces(
+            builder,
+            "rms_norm",
+            rows=params.rows,
+            cols=params.cols,
+            width=tiling.tile_cols,
+            cores=tiling.cores,
+            passes=split.PASSES,
+            stream=allocate_areas(builder, needed, tiling.buffers),
+            block=split.row,
+            args=(params,),
+            tensors=gm,
+            row_tensors=(*params.loads, *params.stores),
+        )
+        return builder.finish()
     stream = allocate_areas(builder, areas(params, tiling.tile_rows), tiling.buffers)
     place_rows(
         builder,

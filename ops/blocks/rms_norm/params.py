@@ -9,14 +9,15 @@ from npusim.errors import ParameterError
 from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
+from npusim.ops.common.row_formulas import row_scratch_bytes
 from npusim.ops.common.row_ops import BLOCK, LANES, mapped_bytes
 from npusim.ops.common.row_params import (
     FLOATS,
     LARGEST,
     MOST_ROWS,
-    RowTiling,
+    SplitTiling,
     random_inputs,
-    row_tiling,
+    split_tiling,
 )
 from npusim.ops.common.row_stream import RowTensor
 from npusim.ops.common.vector_stream import Areas
@@ -121,16 +122,31 @@ def areas(params: RmsNormParams, rows: int) -> Areas:
     )
 
 
-def tiling(params: RmsNormParams, chip: Chip, overrides: Mapping[str, Any]) -> RowTiling:
-    """Whole rows; see `row_tiling`.
+def piece_areas(params: RmsNormParams, cols: int) -> Areas:
+    """UB areas of rows in pieces.
+
+    Scratch: a piece in fp32, a second one, lanes, number of the row, the same over a block.
+    """
+    narrow, wide = cols * params.dtype.size_bytes, cols * 4
+    return Areas(
+        inputs=(narrow,) * (len(params.loads) + 1),
+        outputs=(narrow,) * len(params.stores),
+        scratch=(wide, wide, *row_scratch_bytes(1)),
+    )
+
+
+def tiling(params: RmsNormParams, chip: Chip, overrides: Mapping[str, Any]) -> SplitTiling:
+    """Whole rows, or rows in pieces; see `split_tiling`.
 
     Raises:
-        ParameterError, CapacityError: as in `row_tiling`.
+        ParameterError, CapacityError: as in `split_tiling`.
     """
-
-    def needed(rows: int, buffers: int) -> int:
-        a = areas(params, rows)
-        return a.needed(buffers)
-
-    most = MOST_ROWS if params.cols <= _LONGEST_GROUPED else 1
-    return row_tiling("rms_norm", params.rows, chip, overrides, needed, most)
+    return split_tiling(
+        "rms_norm",
+        (params.rows, params.cols),
+        chip,
+        overrides,
+        lambda rows, buffers: areas(params, rows).needed(buffers),
+        lambda cols, buffers: piece_areas(params, cols).needed(buffers),
+        MOST_ROWS if params.cols <= _LONGEST_GROUPED else 1,
+    )

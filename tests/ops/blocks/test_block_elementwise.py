@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from npusim.architecture import Architecture
 from npusim.chips.load import load_chip
 from npusim.errors import CapacityError, NumericsError, ParameterError
+from npusim.functional import run_program
+from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
 from npusim.numerics.formats import DType
 from npusim.numerics.model import NumericsModel
+from npusim.numerics.settings import FunctionModel
 from npusim.ops.blocks.elementwise.expressions import EXPRESSIONS
 from npusim.ops.blocks.elementwise.params import Function
 from npusim.ops.common.operator import Validity
@@ -90,6 +93,29 @@ def test_relu_grad_passes_where_the_feature_is_positive(check_block: Check) -> N
 )
 def test_casts(check_block: Check, dtype: str, out: str) -> None:
     check_block("elementwise", {"op": "cast", "rows": 3, "cols": 301, "dtype": dtype, "out": out})
+
+
+@pytest.mark.parametrize("op", ["sigmoid", "tanh", "silu", "gelu"])
+@pytest.mark.parametrize(("dtype", "divides"), [("fp32", True), ("fp16", False), ("bf16", False)])
+def test_16_bit_activations_use_the_reciprocal(
+    check_block: Check, op: str, dtype: str, divides: bool
+) -> None:
+    program = check_block("elementwise", {"op": op, "rows": 3, "cols": 50, "dtype": dtype})
+    opcodes = {int(o) for b in program.blocks for o in b.rows["opcode"]}
+    assert (Opcode.VDIV in opcodes, Opcode.VREC in opcodes) == (divides, not divides)
+
+
+@pytest.mark.parametrize("rec", [FunctionModel.ULP_BELOW, FunctionModel.ULP_ABOVE])
+def test_reciprocal_of_another_model(rec: FunctionModel) -> None:
+    chip, found = load_chip("A2"), operator("elementwise")
+    params = found.parse({"op": "gelu", "rows": 64, "cols": 999}, chip, Validity.DOCUMENTED)
+    inputs = found.make_inputs(params, 0, frozenset({"x"}))
+    program = found.build(params, found.tiling(params, chip, {}), chip, {})
+    model = NumericsModel.default(chip.architecture, rec=rec)
+    z = run_program(program, inputs, model=model)["z"]
+    assert z.tobytes() == found.reference(params, inputs, model)["z"].tobytes()
+    plain = found.reference(params, inputs, NumericsModel.default(chip.architecture))["z"]
+    assert z.tobytes() != plain.tobytes()
 
 
 @lenient

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from npusim.architecture import Architecture
 from npusim.chips.load import load_chip
 from npusim.errors import CapacityError, ParameterError
+from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
+from npusim.isa.spaces import Pipe
 from npusim.numerics.model import NumericsModel
 from npusim.ops.common.operator import TensorRole, Validity
 from npusim.ops.registry import operator
@@ -65,6 +67,74 @@ def test_any_tile_gives_the_same_bits(
     op, extra = variant
     raw = {"rows": rows, "cols": cols, "dtype": "bf16", **extra}
     check_block(op, raw, tiling={"tile_rows": tile_rows, "buffers": buffers}, seed=seed)
+
+
+SPLIT = [v for v in VARIANTS if v[0] != "softmax"]
+
+
+@lenient
+@given(
+    variant=st.sampled_from(SPLIT),
+    dtype=st.sampled_from(["fp32", "fp16", "bf16"]),
+    rows=st.integers(1, 7),
+    cols=st.integers(65, 300),
+    tile_cols=st.sampled_from([64, 128, 192]),
+    buffers=st.integers(1, 2),
+)
+def test_split_rows_give_the_same_bits(
+    check_block: Check,
+    variant: tuple[str, dict[str, Any]],
+    dtype: str,
+    rows: int,
+    cols: int,
+    tile_cols: int,
+    buffers: int,
+) -> None:
+    op, extra = variant
+    raw = {"rows": rows, "cols": cols, "dtype": dtype, **extra}
+    tiling = {"tile_rows": 1, "tile_cols": tile_cols, "buffers": buffers}
+    check_block(op, raw, tiling=tiling)
+
+
+@pytest.mark.parametrize(("op", "extra"), SPLIT)
+def test_rows_that_do_not_fit_are_split(check_block: Check, op: str, extra: dict[str, Any]) -> None:
+    raw = {"rows": 2, "cols": 30001, "dtype": "bf16", **extra}
+    chip, found = load_chip("A2"), operator(op)
+    tiling = found.tiling(found.parse(raw, chip, Validity.DOCUMENTED), chip, {})
+    assert tiling.tile_cols < 30001
+    check_block(op, raw, chip="A2", orders=0)
+
+
+def read_backs(program: Program) -> int:
+    """How often the scalar units wait for the vector unit."""
+    waits = [
+        sum(r["opcode"] == Opcode.WAIT_FLAG and r["pipe"] == Pipe.SCALAR for r in b.rows)
+        for b in program.blocks
+    ]
+    return sum(waits[b] for b in program.block)
+
+
+@pytest.mark.parametrize(("cols", "expected"), [(64, 0), (63, 7)])
+def test_rows_that_end_inside_a_block_are_read_back(
+    check_block: Check, cols: int, expected: int
+) -> None:
+    program = check_block("dynamic_quant", {"rows": 7, "cols": cols, "dtype": "fp16"})
+    assert read_backs(program) == expected
+
+
+def test_dynamic_quant_loads_a_tile_ahead(check_block: Check) -> None:
+    tiling = {"tile_rows": 2, "cores": 1}
+    program = check_block("dynamic_quant", {"rows": 9, "cols": 64}, tiling=tiling)
+    (block,) = (b for b in program.blocks if b.name == "tiles" and len(b.rows) > 100)
+    order = [
+        "load" if r["pipe"] == Pipe.MTE2 else "store" if r["pipe"] == Pipe.MTE3 else "work"
+        for r in block.rows
+        if r["opcode"] in (Opcode.COPY, Opcode.VCAST, Opcode.VCMAX)
+    ]
+    assert order[:2] == ["load", "work"]
+    # Four tiles of two rows; the last load is that of the single row after them.
+    assert order.count("load") == 4
+    assert order.index("store") < [i for i, o in enumerate(order) if o == "load"][1]
 
 
 def special_rows() -> np.ndarray:
@@ -139,6 +209,14 @@ def test_messages() -> None:
     assert text == (
         "softmax tiling: 1 buffers of 1 rows need 524608 B of UB, 196608 B available; use smaller "
         "tiles or fewer buffers"
+    )
+    assert message("rms_norm", {"cols": 400}, {"tile_cols": 100}) == (
+        "rms_norm tiling: tile_rows is 6 and tile_cols 100; rows in pieces go one at a time, in "
+        "multiples of 64 columns"
+    )
+    assert message("dynamic_quant", {}, {"tile_rows": 1, "tile_cols": 64, "buffers": 1000}) == (
+        "dynamic_quant tiling: 1000 buffers of 1 rows of 64 columns need 224832 B of UB, 196608 B "
+        "available; use smaller tiles or fewer buffers"
     )
     assert message("dynamic_quant", {}, {"cores": 49}) == (
         "dynamic_quant tiling: cores is 49, chip ascend910b2 has 48 AIV"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from npusim.architecture import Architecture
 from npusim.chips.load import load_chip
 from npusim.errors import CapacityError, ParameterError
+from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
 from npusim.numerics.model import NumericsModel
 from npusim.ops.common.operator import Validity
@@ -42,6 +43,15 @@ def test_any_tile_gives_the_same_bits(
 ) -> None:
     tiling = {"tile_rows": tile_rows, "tile_cols": tile_cols, "buffers": buffers}
     check_block("swiglu", {"rows": rows, "cols": cols}, tiling=tiling)
+
+
+@pytest.mark.parametrize(("cols", "copies"), [(32, 3), (31, 3 * 5)])
+def test_rows_that_end_inside_a_block_are_copied_one_by_one(
+    check_block: Check, cols: int, copies: int
+) -> None:
+    tiling = {"tile_rows": 5, "cores": 1}
+    program = check_block("swiglu", {"rows": 5, "cols": cols}, tiling=tiling)
+    assert sum((b.rows["opcode"] == Opcode.COPY).sum() for b in program.blocks) == copies
 
 
 def test_special_values(check_block: Check) -> None:
