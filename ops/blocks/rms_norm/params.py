@@ -10,7 +10,7 @@ from npusim.numerics.formats import DType
 from npusim.ops.common.arguments import Arguments
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.row_formulas import row_scratch_bytes
-from npusim.ops.common.row_ops import BLOCK, LANES, mapped_bytes
+from npusim.ops.common.row_ops import BLOCK, LANES, PIECE, mapped_bytes
 from npusim.ops.common.row_params import (
     FLOATS,
     LARGEST,
@@ -108,13 +108,16 @@ def areas(params: RmsNormParams, rows: int) -> Areas:
     numbers of the rows, the same over blocks.
     """
     wide = RowTensor("", DType.FP32, params.cols)
+    # With a residual there are twice as many tensors in UB, and not the room for it.
+    at_once = PIECE if params.residual else _LONGEST_SQUARED
+    squares = mapped_bytes(rows, params.cols, at_once)
     return Areas(
         inputs=tuple(t.tile_bytes(rows) for t in params.loads),
         outputs=tuple(t.tile_bytes(rows) for t in params.stores),
         scratch=(
             0 if params.dtype is DType.FP32 else rows * wide.pitch * 4,
             wide.pitch * 4,
-            0 if params.dtype is DType.FP32 else mapped_bytes(rows, params.cols, _LONGEST_SQUARED),
+            0 if params.dtype is DType.FP32 else squares,
             rows * LANES * 4,
             rows * 4,
             rows * BLOCK * 4,
