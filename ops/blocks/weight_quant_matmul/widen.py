@@ -5,6 +5,7 @@ rounded once to bf16. Flags: `vector_stream`, and event ``2`` of MTE2 to VECTOR 
 of a tile.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from npusim.isa import patterns
@@ -86,18 +87,36 @@ def chunks(
         turn: next turn of both rings.
         waits: the AIC must have read what was in the workspace.
     """
+    todo = list(_pieces(side, length, count))
+    _load(k, side, n, todo[0], length, turn)
+    for number, piece in enumerate(todo):
+        # The scalar unit issues in order: a load behind the work before it would start late.
+        if number + 1 < len(todo):
+            _load(k, side, n, todo[number + 1], length, turn + number + 1)
+        _widen_piece(k, side, n, piece, turn + number, waits)
+        if piece.last:
+            k.cross_set(CrossMode.GROUP, FULL, Pipe.MTE3)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Some rows of a chunk: its number, the first of them, how many; where they stand in it."""
+
+    chunk: int
+    row: int
+    rows: int
+    first: bool
+    last: bool
+
+
+def _pieces(side: Widener, length: int, count: int) -> Iterator[_Piece]:
+    """What a vector core does of ``count`` chunks; an empty piece where its share is empty."""
     first, rows_here = share(length, side.parts, side.part)
-    for index in range(count):
-        holds = waits
-        for row in range(first, first + rows_here, side.rows):
+    starts = range(first, first + rows_here, side.rows) or range(first, first + 1)
+    for chunk in range(count):
+        for row in starts:
             rows = min(side.rows, first + rows_here - row)
-            at = (f"w{index}", row)
-            _piece(k, side, n, rows, index * length + row, at, turn, holds)
-            holds = False
-            turn += 1
-        if holds:
-            k.cross_wait(CrossMode.GROUP, FREE, Pipe.MTE3)
-        k.cross_set(CrossMode.GROUP, FULL, Pipe.MTE3)
+            yield _Piece(chunk, row, rows, row == starts[0], row == starts[-1])
 
 
 def pieces(side: Widener, length: int) -> int:
@@ -129,43 +148,44 @@ def load_vectors(k: BlockBuilder, side: Widener, n: int) -> None:
     v.barrier()
 
 
-def _piece(
-    k: BlockBuilder,
-    side: Widener,
-    n: int,
-    rows: int,
-    weight_row: int,
-    target: tuple[str, int],
-    turn: int,
-    waits: bool,
-) -> None:
-    """Some rows of a chunk.
-
-    Args:
-        weight_row: first row in ``b``.
-        target: slot of the chunk, and first row in it.
-        waits: the AIC must have read what was there.
-    """
-    stream, params = side.stream, side.params
-    held = patterns.nd(DType.INT8, rows, n, _pitch(n))
+def _load(k: BlockBuilder, side: Widener, n: int, piece: _Piece, length: int, turn: int) -> None:
+    """MTE2: the rows of a piece."""
+    if not piece.rows:
+        return
+    stream, stride = side.stream, side.params.N
     k.scalar(LOOP_CYCLES)
     stream.inputs.wait_free(k, turn)
-    source = patterns.nd(DType.INT8, rows, n, params.N)
-    k.copy(stream.input(turn, 0).at(held), k.gm("b", source, weight_row * params.N))
+    source = patterns.nd(DType.INT8, piece.rows, n, stride)
+    held = patterns.nd(DType.INT8, piece.rows, n, _pitch(n))
+    at = (piece.chunk * length + piece.row) * stride
+    k.copy(stream.input(turn, 0).at(held), k.gm("b", source, at))
     stream.inputs.publish(k, turn)
-    stream.inputs.wait_full(k, turn)
-    stream.outputs.wait_free(k, turn)
-    _widen(VectorWriter(k), side, n, rows, turn)
-    stream.inputs.release(k, turn)
-    stream.outputs.publish(k, turn)
-    stream.outputs.wait_full(k, turn)
-    if waits:
+
+
+def _widen_piece(
+    k: BlockBuilder, side: Widener, n: int, piece: _Piece, turn: int, waits: bool
+) -> None:
+    """VECTOR and MTE3: a piece to the workspace.
+
+    Args:
+        waits: the AIC must have read what was in the chunk's place.
+    """
+    stream, dtype, rows = side.stream, side.params.dtype, piece.rows
+    if rows:
+        stream.inputs.wait_full(k, turn)
+        stream.outputs.wait_free(k, turn)
+        _widen(VectorWriter(k), side, n, rows, turn)
+        stream.inputs.release(k, turn)
+        stream.outputs.publish(k, turn)
+        stream.outputs.wait_full(k, turn)
+    if waits and piece.first:
         k.cross_wait(CrossMode.GROUP, FREE, Pipe.MTE3)
-    slot, row = target
-    at = row * side.base_n * params.dtype.size_bytes
-    written = patterns.nd(params.dtype, rows, n, side.base_n)
-    result = patterns.nd(params.dtype, rows, n, _pitch(n))
-    k.copy(k.gm(slot, written, at), stream.output(turn, 0).at(result))
+    if not rows:
+        return
+    written = patterns.nd(dtype, rows, n, side.base_n)
+    result = patterns.nd(dtype, rows, n, _pitch(n))
+    at = piece.row * side.base_n * dtype.size_bytes
+    k.copy(k.gm(f"w{piece.chunk}", written, at), stream.output(turn, 0).at(result))
     stream.outputs.release(k, turn)
 
 
@@ -188,16 +208,22 @@ def _widen(v: VectorWriter, side: Widener, n: int, rows: int, turn: int) -> None
 def _by_columns(
     v: VectorWriter, side: Widener, area: Buffer, dtype: DType, n: int, rows: int
 ) -> None:
-    """Offset and scale in place: an instruction takes one repeat's columns of all rows."""
+    """Offset and scale in place: an instruction takes one repeat's columns of all rows.
+
+    Columns lie between each other but have nothing in common: a barrier before each of the two
+    stages and behind the last one is enough.
+    """
     lanes = _REPEAT_BYTES // dtype.size_bytes
     for name in reversed(side.params.vectors):
         shared = side.wide(side.params.vectors.index(name))
+        v.barrier()
         for col in range(0, n, lanes):
             count = min(lanes, n - col)
             at = col * dtype.size_bytes
             x = area.at(patterns.nd(dtype, rows, count, _pitch(n)), at)
             y = shared.at(patterns.broadcast_rows(dtype, rows, count), at)
-            v.op(_OPCODES[name], x, x, y)
+            v.k.vector(_OPCODES[name], x, x, y)
+    v.barrier()
 
 
 def _pitch(n: int) -> int:
