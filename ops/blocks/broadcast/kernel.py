@@ -2,7 +2,8 @@
 
 A y for every row is spread over one 32-byte block each, which an instruction then reads again
 and again (stride 0). A y for every column is a row in UB: it stays there if tiles are whole
-rows, and comes with every tile if not. Flags: `vector_stream`.
+rows, and comes with every tile if not. Rows that end inside a 32-byte block are copied one by one, as
+in SwiGLU. Flags: `vector_stream`.
 """
 
 from npusim.chips.model import Chip
@@ -87,7 +88,9 @@ def tiles(
         combine(v, params, keeps, stream, rows, cols, i)
 
     loads = (params.x, *(() if keeps else (params.y,)))
-    stream_grid(k, stream, loads, (params.z,), (rows, cols, count, down), turn, compute)
+    row_copies = cols % params.dtype.c0 != 0
+    shape = (rows, cols, count, down)
+    stream_grid(k, stream, loads, (params.z,), shape, turn, compute, row_copies)
 
 
 def combine(
