@@ -2,8 +2,8 @@
 
 A y for every row is spread over one 32-byte block each, which an instruction then reads again
 and again (stride 0). A y for every column is a row in UB: it stays there if tiles are whole
-rows, and comes with every tile if not. Rows that end inside a 32-byte block are copied one by one, as
-in SwiGLU. Flags: `vector_stream`.
+rows, and comes with every tile if not. Rows that end inside a 32-byte block are copied one by
+one, as in SwiGLU. Flags: `vector_stream`.
 """
 
 from npusim.chips.model import Chip
