@@ -11,7 +11,7 @@ from npusim.errors import ParameterError
 from npusim.numerics.formats import Array, DType, type_name
 from npusim.numerics.layouts import to_nz
 from npusim.ops.blocks.matmul.params import FORMATS, OUT_OF, OUT_TYPES, TYPES, MatmulParams
-from npusim.ops.blocks.matmul.tiling import MatmulTiling
+from npusim.ops.blocks.matmul.tiling import Limits, MatmulTiling
 from npusim.ops.blocks.matmul.tiling import tiling as matmul_tiling
 from npusim.ops.common.arguments import Arguments
 from npusim.ops.common.fractals import FRACTAL, l0c_bytes, padded_n, round_up
@@ -153,4 +153,4 @@ def tiling(params: GroupedMatmulParams, chip: Chip, overrides: Mapping[str, Any]
     rows, cols = min(_BASE[0], round_up(p.M, FRACTAL)), min(_BASE[1], padded_n(p.dtype, p.N))
     while l0c_bytes(rows, cols) > chip.sizes.l0c:
         rows, cols = round_up(rows // 2, FRACTAL), padded_n(p.dtype, cols // 2)
-    return matmul_tiling(p, chip, {"base_m": rows, "base_n": cols, **overrides})
+    return matmul_tiling(p, chip, {"base_m": rows, "base_n": cols, **overrides}, Limits())

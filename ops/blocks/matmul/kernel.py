@@ -4,6 +4,8 @@ One block is one output tile: all its chunks, the load of the next tile's first 
 store. See `matmul_loop` for the flags.
 """
 
+from math import prod
+
 from npusim.chips.model import Chip
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.builder import ProgramBuilder
@@ -11,10 +13,12 @@ from npusim.isa.instructions import FixpipeMode, Operand
 from npusim.isa.program import Program, Tensor, TensorKind
 from npusim.isa.spaces import CoreKind, Space
 from npusim.numerics.formats import DType
+from npusim.ops.blocks.matmul import rearrange
 from npusim.ops.blocks.matmul.params import MatmulParams
-from npusim.ops.blocks.matmul.tiling import MatmulTiling
+from npusim.ops.blocks.matmul.rearrange import Rearranged
+from npusim.ops.blocks.matmul.tiling import MatmulTiling, rearranged
 from npusim.ops.common import matmul_loop
-from npusim.ops.common.fractals import ceil_div, l0c_to_nd
+from npusim.ops.common.fractals import ceil_div, l0c_to_nd, round_up
 from npusim.ops.common.matmul_loop import MatmulLoop, Turns
 from npusim.ops.common.matmul_walk import Visit, visits
 from npusim.ops.common.operator import Arrays
@@ -35,10 +39,11 @@ def build(params: MatmulParams, tiling: MatmulTiling, chip: Chip, control: Array
     label = "FRACTAL_NZ" if params.b_nz else "ND"
     b = builder.tensor("b", params.dtype, params.b.storage_shape, TensorKind.INPUT, label)
     c = builder.tensor("c", params.out, (params.M, params.N), TensorKind.OUTPUT)
+    found = rearranged(params, tiling.rearrange_a, tiling.rearrange_b)
     loop = matmul_loop.allocate(
         builder.memory(CoreKind.AIC),
-        params.a,
-        params.b,
+        found.a,
+        found.b,
         base=tiling.base,
         steps=(tiling.step_k, tiling.step_kb),
         l1_buffers=tiling.l1_buffers,
@@ -56,11 +61,45 @@ def build(params: MatmulParams, tiling: MatmulTiling, chip: Chip, control: Array
         tiling.passes,
         tiling.down,
     )
+    cores = (tiling.cores, sum(1 for tiles in dealt if tiles))
+    a, b = _in_nz(builder, params, found, (a, b), cores, chip)
     for core, tiles in enumerate(dealt):
         if tiles:
             work = visits(loop, tiles, (tiling.base_m, tiling.base_n), (a.address, b.address))
             place_core(builder, core, work, loop, c, params)
     return builder.finish()
+
+
+def _in_nz(
+    builder: ProgramBuilder,
+    params: MatmulParams,
+    found: MatmulParams,
+    operands: tuple[Tensor, Tensor],
+    cores: tuple[int, int],
+    chip: Chip,
+) -> tuple[Tensor, Tensor]:
+    """Where the cube finds A and B: as they were given, or rearranged in the workspace.
+
+    Args:
+        cores: groups, and those whose AIC has tiles.
+    """
+    sides = ((params.a, found.a), (params.b, found.b))
+    names = [f"{t.name}_nz" for t, (old, new) in zip(operands, sides, strict=True) if old != new]
+    if not names:
+        return operands
+    parts, size = {}, 0
+    for (_, new), name in zip(sides, ("a_nz", "b_nz"), strict=True):
+        if name in names:
+            parts[name] = (size, params.dtype, new.storage_shape)
+            size += round_up(prod(new.storage_shape) * params.dtype.size_bytes, 512)
+    work = builder.workspace(size, parts)
+    moved = [
+        Rearranged(params.dtype, *old.stored, source=tensor, target=work[f"{tensor.name}_nz"])
+        for tensor, (old, _) in zip(operands, sides, strict=True)
+        if f"{tensor.name}_nz" in work
+    ]
+    rearrange.place(builder, moved, *cores, chip)
+    return work.get("a_nz", operands[0]), work.get("b_nz", operands[1])
 
 
 def place_core(

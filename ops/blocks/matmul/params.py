@@ -44,6 +44,7 @@ class MatmulParams:
         b_nz: ``b`` is stored in NZ.
         transpose_a: ``a`` is given as (K, M).
         transpose_b: ``b`` is given as (N, K).
+        a_nz: the cube finds ``a`` in NZ; only after a rearrangement.
     """
 
     M: int
@@ -54,11 +55,13 @@ class MatmulParams:
     b_nz: bool
     transpose_a: bool
     transpose_b: bool
+    a_nz: bool = False
 
     @property
     def a(self) -> Matrix:
         """The left matrix in GM."""
-        return Matrix(self.dtype, self.M, self.K, left=True, k_rows=self.transpose_a)
+        k_rows = self.transpose_a
+        return Matrix(self.dtype, self.M, self.K, left=True, k_rows=k_rows, nz=self.a_nz)
 
     @property
     def b(self) -> Matrix:

@@ -46,6 +46,7 @@ class MatmulTiling:
         preload: load one chunk ahead (with two L1 buffers or more), else when it is needed.
         unit_flag: where L0C is one buffer, let the cube begin the next tile while the fixpipe
             still reads, as the vendor's templates do; else flags hand L0C over whole.
+        rearrange_a, rearrange_b: let the AIVs bring the operand into NZ first.
         cores: AICs used.
     """
 
@@ -62,6 +63,8 @@ class MatmulTiling:
     passes: int
     preload: bool
     unit_flag: bool
+    rearrange_a: bool
+    rearrange_b: bool
     cores: int
 
     @property
@@ -82,13 +85,15 @@ class Limits:
     Attributes:
         l1_bytes: L1 that is not the matmul's.
         base_n: widest output tile.
+        rearranges: whether it can bring operands into NZ.
     """
 
     l1_bytes: int = 0
     base_n: int = _MAX_SIDE
+    rearranges: bool = False
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = Limits(rearranges=True)
 
 
 def tiling(
@@ -105,6 +110,9 @@ def tiling(
         ParameterError: unknown knob, misaligned base size or too many cores.
         CapacityError: L1, L0A, L0B or L0C overflow.
     """
+    params = rearranged(
+        params, overrides.get("rearrange_a") is True, overrides.get("rearrange_b") is True
+    )
     if "step_k" in overrides:
         overrides = {"step_kb": overrides["step_k"], **overrides}
     fixed = {k: v for k, v in overrides.items() if k in ("base_m", "base_n", "cores")}
@@ -124,6 +132,11 @@ def tiling(
     chosen = _with_split(params, chosen, overrides)
     check(params, chip, chosen, limits)
     return chosen
+
+
+def rearranged(params: MatmulParams, a: bool, b: bool) -> MatmulParams:
+    """The product as the cube finds it, after operands were brought into NZ."""
+    return replace(params, a_nz=a, b_nz=b or params.b_nz)
 
 
 def _with_split(
@@ -177,6 +190,11 @@ def check(params: MatmulParams, chip: Chip, t: MatmulTiling, limits: Limits = NO
             f"matmul tiling: {t.l1_buffers} L1 and {t.l0c_buffers} L0C buffers; "
             f"{chip.sync.event_ids} events allow {chip.sync.event_ids // 2} and "
             f"{chip.sync.event_ids}"
+        )
+    if (t.rearrange_a or t.rearrange_b) and not limits.rearranges:
+        raise ParameterError(
+            "matmul tiling: rearrange_a and rearrange_b are knobs of 'matmul'; this kernel reads "
+            "its operands as they are"
         )
     problem = _overflows(params, chip, t, limits)
     if problem is not None:
@@ -279,6 +297,8 @@ def _completed(
         passes=1,
         preload=True,
         unit_flag=True,
+        rearrange_a=False,
+        rearrange_b=False,
         cores=cores,
     )
 

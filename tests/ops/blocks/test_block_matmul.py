@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from npusim.chips.load import load_chip
 from npusim.errors import CapacityError, ParameterError
 from npusim.isa.instructions import Opcode
-from npusim.isa.program import Program
+from npusim.isa.program import Program, TensorKind
 from npusim.isa.spaces import Pipe, Space
 from npusim.numerics.layouts import to_nz
 from npusim.ops.common.operator import Validity
@@ -142,6 +142,42 @@ def test_a_single_accumulator_changes_hands_by_unit_flag(
         and {w.args["src_pipe"], w.args["dst_pipe"]} == {Pipe.CUBE, Pipe.FIXP}
     ]
     assert (units, bool(events)) == ({int(not flagged)}, flagged)
+
+
+@lenient
+@given(
+    m=st.integers(1, 100),
+    n=st.integers(1, 100),
+    k=st.integers(1, 150),
+    dtype=st.sampled_from(["fp16", "fp32", "int8"]),
+    transposed=st.tuples(st.booleans(), st.booleans()),
+    which=st.sampled_from([(True, False), (False, True), (True, True)]),
+    unit_flag=st.booleans(),
+)
+def test_operands_may_be_rearranged_first(
+    check_block: Check,
+    m: int,
+    n: int,
+    k: int,
+    dtype: str,
+    transposed: tuple[bool, bool],
+    which: tuple[bool, bool],
+    unit_flag: bool,
+) -> None:
+    raw = {"M": m, "N": n, "K": k, "dtype": dtype}
+    raw |= {"transpose_a": transposed[0], "transpose_b": transposed[1]}
+    knobs = {"rearrange_a": which[0], "rearrange_b": which[1], "unit_flag": unit_flag}
+    program = check_block("matmul", raw, tiling=knobs)
+    moved = {t.name for t in program.tensors if t.kind is TensorKind.WORKSPACE}
+    assert moved == {f"{x}_nz" for x, moves in zip("ab", which, strict=True) if moves}
+
+
+def test_vector_cores_without_a_tile_help_to_rearrange(check_block: Check) -> None:
+    raw = {"M": 16, "N": 32, "K": 3000}
+    tiling = {"rearrange_b": True, "base_n": 32}
+    program = check_block("matmul", raw, chip="A2", tiling=tiling, orders=0)
+    used = set(program.core.tolist())
+    assert (min(used), len(used)) == (0, 1 + 48)
 
 
 @pytest.mark.parametrize(("m", "n", "rows"), [(128, 256, 2), (256, 128, 12)])

@@ -114,6 +114,10 @@ def test_messages() -> None:
     assert message({"out": "int8"}) == (
         "quant_matmul: out is 'int8', it must be one of: fp16, bf16"
     )
+    assert message(big, {"rearrange_a": True}) == (
+        "matmul tiling: rearrange_a and rearrange_b are knobs of 'matmul'; this kernel reads its "
+        "operands as they are"
+    )
     assert message({**big, "bias": True}, {"base_m": 64, "base_n": 512}) == (
         "matmul tiling: base_n is 512, per-column parameters allow 256"
     )

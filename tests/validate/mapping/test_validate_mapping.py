@@ -10,7 +10,7 @@ from npusim.validate.classes import RecordClass
 from npusim.validate.plan import Plan, command, plan_of
 from npusim.validate.records import Metric, Record, read_records
 from npusim.validate.validation import plan_all, shipped_records
-from npusim.validate.workload import Unmapped
+from npusim.validate.workload import KernelKind, Unmapped
 
 BENCH = {"repo": "hicann/cann-bench", "path": "tasks"}
 SERVING = {"repo": "Horacehxw/msModeling", "path": "docs"}
@@ -55,6 +55,26 @@ def test_matmul_shapes_tell_transposition() -> None:
     found = plan("MatMulV3", shapes, dtype="DT_BF16;DT_BF16")
     params = dict(found.workload.params)
     assert params == {"M": 64, "N": 128, "K": 32, "transpose_b": True, "dtype": "bf16"}
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "format", "rearranged"),
+    [
+        ("MatMulV3", "64,1040;1040,1024", "ND;ND", {"rearrange_a"}),
+        ("MatMulV3", "64,1024;1024,1040", "ND;ND", {"rearrange_b"}),
+        ("MatMulV3", "64,1024;1040,1024", "ND;ND", set()),
+        ("MatMulV3", "64,380;380,1024", "ND;ND", set()),  # rows of 760 B
+        ("MatMulV2", "64,1040;1040,1024", "ND;ND", set()),
+    ],
+)
+def test_the_vendor_rearranges_operands_whose_rows_are_no_whole_lines(
+    op: str, shapes: str, format: str, rearranged: set[str]
+) -> None:
+    sizes = {"input_shapes": shapes}
+    found = plan(op, sizes, dtype="DT_BF16;DT_BF16", format=format, source=SERVING)
+    knobs = found.workload.knobs
+    assert {name for name in knobs if name.startswith("rearrange")} == rearranged
+    assert (found.workload.kind is KernelKind.MIXED) == bool(rearranged)
 
 
 def test_rows_of_a_network_have_a_span_and_their_class() -> None:
