@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+from npusim.ops.common.fractals import round_up
 from npusim.validate.mapping.common import attributes, require, used_cores
 from npusim.validate.mapping.matmuls import base_tiles
 from npusim.validate.records import Record
@@ -12,6 +13,12 @@ from npusim.validate.shapes import element_types, positive, shapes
 from npusim.validate.workload import Group, KernelKind, Launch, NotMapped, Quantity, Workload
 
 Mapper = Callable[[Record], Workload]
+_ROWS, _COLUMNS = 16, 32
+
+
+_BASE = (128, 256)
+"""Base tile of the vendor's int8 kernel, rows by columns: it fills L0C. Published times of small
+products follow this one tile, and are longer than the fastest tiles would allow (inferred)."""
 
 
 def quant_matmul(record: Record) -> Workload:
@@ -39,19 +46,28 @@ def quant_matmul(record: Record) -> Workload:
         params=given,
         group=Group.INT8_NZ if nz else Group.INT8_ND,
         kind=KernelKind.MIXED if mixed else KernelKind.CUBE,
-        knobs=used_cores(record, "aic"),
-        candidates=base_tiles(m, n),
+        knobs={
+            **used_cores(record, "aic"),
+            "base_m": min(_BASE[0], round_up(m, _ROWS)),
+            "base_n": min(_BASE[1], round_up(n, _COLUMNS)),
+        },
         operations=2.0 * m * n * k,
-        note="the vendor's tiling is not published: the fastest by prediction of the usual "
-        "base tiles; bf16 results and token scales are finished on the vector cores",
+        note="the vendor's tiling is not published: one base tile for all sizes; bf16 results "
+        "and token scales are finished on the vector cores",
     )
 
 
 def projection(record: Record) -> Workload:
     """int8 decode product of a generated kernel: its span on the cores is published."""
     found = quant_matmul(record)
-    span = "span" in record.context
-    return replace(found, quantity=Quantity.KERNEL) if span else found
+    sizes = found.params
+    return replace(
+        found,
+        knobs=used_cores(record, "aic"),
+        candidates=base_tiles(sizes["M"], sizes["N"]),
+        quantity=Quantity.KERNEL if "span" in record.context else Quantity.TASK,
+        note="the fastest by prediction of the usual base tiles",
+    )
 
 
 def _per_token(
