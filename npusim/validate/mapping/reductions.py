@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 from npusim.validate.mapping.common import FLOATS, attributes, require, used_cores
+from npusim.validate.mapping.elementwise import move
 from npusim.validate.records import Record
 from npusim.validate.shapes import Operand, operands, output_shape
 from npusim.validate.workload import Group, KernelKind, Launch, Workload
@@ -52,6 +53,9 @@ def reduction(function: str) -> Mapper:
     def mapper(record: Record) -> Workload:
         x = _input(record)
         rows = _rows_left(record, x)
+        if rows == x.elements:
+            # Axes of one element: nothing to combine.
+            return move(record)
         if rows == 1 and function == "sum":
             return _flat(record, function, x)
         sizes = {"rows": rows, "cols": x.elements // rows, "dtype": x.dtype}
