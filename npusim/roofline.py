@@ -73,7 +73,11 @@ def roofline(program: Program, chip: Chip, *, cold: bool) -> Roofline:
         l2_bytes=l2_bytes,
         ideal_us={
             Bound.HBM: hbm_bytes / (chip.hbm.read_bw_gbps * 1e3),
-            Bound.L2: l2_bytes / (chip.l2.read_bw_gbps * 1e3),
+            # The two directions of L2 do not share a limit.
+            Bound.L2: max(
+                sum(t.read_bytes for t in traffic) / (chip.l2.read_bw_gbps * 1e3),
+                sum(t.written_bytes for t in traffic) / (chip.l2.write_bw_gbps * 1e3),
+            ),
             Bound.CUBE: cube_us,
         },
     )

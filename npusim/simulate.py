@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 DEFAULT_CHIP = "A2"
 SPREAD_SKEW_US = 0.5
+MAX_RECORD_BYTES = 4 * GIB
+"""Limit of the records of one timing run."""
+_RECORD_BYTES = {Level.SUMMARY: 13, Level.STAGE: 13, Level.INSTRUCTION: 57}
+"""Bytes of `timing.records.Columns` for each executed instruction."""
 Progress = Callable[[str], None]
 
 
@@ -342,8 +346,20 @@ def control_tensors(job: Job, inputs: Arrays) -> Arrays:
 
 
 def time_program(job: Job, program: Program) -> Records:
-    """The timing run of a job's program."""
+    """The timing run of a job's program.
+
+    Raises:
+        CapacityError: its records would not fit a usual machine's memory.
+    """
     request = job.request
+    need = program.executed * _RECORD_BYTES[request.level]
+    if need > MAX_RECORD_BYTES:
+        hint = "--level stage or " if request.level is Level.INSTRUCTION else ""
+        raise CapacityError(
+            f"program {program.name}: the records of {program.executed:,} instructions take "
+            f"{need / GIB:,.1f} GiB at level {request.level.name.lower()}, the limit is "
+            f"{MAX_RECORD_BYTES / GIB:g} GiB; use {hint}a smaller shape or larger tiles"
+        )
     return run_timing(
         program,
         job.chip,

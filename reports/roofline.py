@@ -74,7 +74,10 @@ def roofline_picture(
         bytes={Bound.HBM.value: roof.hbm_bytes, Bound.L2.value: roof.l2_bytes},
         rates_gbps={
             Bound.HBM.value: chip.hbm.read_bw_gbps,
-            Bound.L2.value: chip.l2.read_bw_gbps,
+            # What the run's mix of reads and writes gets: each direction has a rate of its own.
+            Bound.L2.value: roof.l2_bytes / (roof.ideal_us[Bound.L2] * 1e3)
+            if roof.l2_bytes
+            else chip.l2.read_bw_gbps,
         },
         ideal_us={bound.value: time for bound, time in roof.ideal_us.items()},
         peaks_tops=peaks,

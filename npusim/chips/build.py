@@ -112,9 +112,14 @@ def _missing_or_refuse(chip_name: str, section: str, error: ValidationError) -> 
         else:
             reason = problem["msg"].removeprefix("Input ")
             raise ChipError(
-                f"chip '{chip_name}': {path} {reason}, got {problem['input']}"
+                f"chip '{chip_name}': {path} {reason}, got {_shown(problem['input'])}"
             ) from None
     return missing
+
+
+def _shown(value: object) -> str:
+    """A refused number; one of more digits than a float holds as a power of ten."""
+    return str(float(value) if isinstance(value, int) and abs(value) >= 10**16 else value)
 
 
 def _construct(cls: type[_Model], values: Mapping[str, Any]) -> _Model:

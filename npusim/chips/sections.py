@@ -14,6 +14,8 @@ from npusim.errors import ChipError
 
 Count = Annotated[int, Gt(0), Le(2**40)]
 """A whole number above 0."""
+Memory = Annotated[int, Ge(512), Le(2**40)]
+"""Bytes of an on-chip memory: at least one fractal."""
 SmallCount = Annotated[int, Gt(0), Le(4096)]
 """A count of things that a run keeps state for, such as cores or queue places."""
 Megahertz = Annotated[int, Gt(0), Le(100_000)]
@@ -21,10 +23,14 @@ Megahertz = Annotated[int, Gt(0), Le(100_000)]
 Cycles = Annotated[float, Ge(0), Le(1e9)]
 """A cost that may be 0 and need not be whole: costs are summed before they are rounded. The
 limit, here and for rates, keeps sums of them inside 64 bits."""
-Rate = Annotated[float, Gt(0), Le(1e9)]
-"""A rate above 0."""
+Microseconds = Annotated[float, Ge(0), Le(1e6)]
+"""A time outside the kernel; a second is more than any launch takes."""
+Rate = Annotated[float, Ge(1e-3), Le(1e9)]
+"""A rate; no machine has one below the limit, and runs would end beyond every clock."""
 Factor = Annotated[float, Gt(0), Le(1)]
 """An efficiency: above 0, at most 1."""
+Exponent = Annotated[float, Ge(0), Le(2)]
+"""A power of the number of cores that share something."""
 Share = Annotated[float, Ge(0), Le(1)]
 """A share: 0 to 1, both possible."""
 
@@ -60,13 +66,13 @@ class Cores(Section):
 class Sizes(Section):
     """Physical bytes of the memories of one core."""
 
-    l1: Count
-    l0a: Count
-    l0b: Count
-    l0c: Count
-    ub: Count
-    bt: Count
-    fb: Count
+    l1: Memory
+    l0a: Memory
+    l0b: Memory
+    l0c: Memory
+    ub: Memory
+    bt: Memory
+    fb: Memory
     """All fixpipe buffers together."""
 
 
@@ -282,7 +288,7 @@ class L2(Section):
     requests_per_cycle: Rate
     """Requests of up to one line that one tile serves to one core; ``g`` cores on the same tile
     get ``g ** -same_line_exponent`` of it together."""
-    same_line_exponent: Cycles
+    same_line_exponent: Exponent
     same_line_window_cycles: Count
     """Two cores share a line if they ask for it within this time."""
     hit_latency_cycles: Cycles
@@ -340,8 +346,8 @@ class Sync(Section):
 class LaunchKind(Section):
     """Time outside the kernel's own instructions for one kind of kernel."""
 
-    head_us: Cycles
-    tail_us: Cycles
+    head_us: Microseconds
+    tail_us: Microseconds
 
 
 class Launch(Section):
@@ -350,7 +356,7 @@ class Launch(Section):
     vector: LaunchKind
     cube: LaunchKind
     mixed: LaunchKind
-    skew_us: Cycles
+    skew_us: Microseconds
     """Cores start at seeded offsets up to this."""
 
 

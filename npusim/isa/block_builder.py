@@ -23,6 +23,7 @@ from npusim.isa.instructions import (
 )
 from npusim.isa.patterns import Pattern
 from npusim.isa.program import Block
+from npusim.isa.size_limits import MAX_BLOCK_ROWS, require_block_rows
 from npusim.isa.spaces import COPY_PIPE, PIPES_OF_KIND, CoreKind, Pipe, Space
 
 if TYPE_CHECKING:
@@ -35,10 +36,12 @@ class BlockBuilder:
     Args:
         kind: kind of core the block runs on; pipes the kind does not have are refused.
         tables: the program's interned patterns and source lines.
+        name: how messages call the block while it is written.
     """
 
-    def __init__(self, kind: CoreKind, tables: "Tables") -> None:
+    def __init__(self, kind: CoreKind, tables: "Tables", name: str = "block") -> None:
         self.kind = kind
+        self._name = name
         self._tables = tables
         self._rows: list[tuple[object, ...]] = []
         self._slots: dict[str, int] = {}
@@ -201,6 +204,8 @@ class BlockBuilder:
         imms = (*imms, *([0.0] * (IMMEDIATES - len(imms))))
         line = self._tables.caller_id() if source is None else self._tables.source_id(source)
         self._rows.append((opcode, pipe, space, slot, offset, pattern, args, imms, line))
+        if len(self._rows) > MAX_BLOCK_ROWS:
+            require_block_rows(len(self._rows), self._name)
 
     def reserve_slots(self, names: Iterable[str]) -> None:
         """Fix the order of base slots before any row uses them."""

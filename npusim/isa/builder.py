@@ -23,6 +23,7 @@ from npusim.isa.instructions import NONE, Opcode
 from npusim.isa.machine import limits_of
 from npusim.isa.patterns import Pattern
 from npusim.isa.program import Block, Program, Tensor, TensorKind
+from npusim.isa.size_limits import MAX_EXECUTED, MAX_INSTANCES, require_program_size
 from npusim.isa.spaces import SPACES_OF_KIND, CoreKind, Pipe, Space
 from npusim.numerics.formats import DType
 
@@ -66,6 +67,7 @@ class ProgramBuilder:
         self._stages: dict[str, int] = {}
         self._streams: list[Stream] = [Stream() for _ in range(aic + aiv)]
         self._surplus: dict[tuple[int, int], int] = {}
+        self._unique_rows = self._instances = self._executed = 0
 
     @classmethod
     def for_chip(cls, name: str, chip: Chip) -> Self:
@@ -158,6 +160,9 @@ class ProgramBuilder:
             stage: name the time of this instance is reported under.
             tile: the author's tile number, for traces and atomic keys.
             bases: base address of each slot the block names.
+
+        Raises:
+            CapacityError: the program or the block becomes too large to keep.
         """
         kind = CoreKind.AIC if core < self.n_aic else CoreKind.AIV
         key = (function, kind, args, _negative_zeros(args) if 0.0 in args else ())
@@ -166,6 +171,10 @@ class ProgramBuilder:
             number = self._build_block(key)
         slots = self._blocks[number].slots
         stream = self._streams[core]
+        self._instances += 1
+        self._executed += len(self._blocks[number])
+        if self._instances > MAX_INSTANCES or self._executed > MAX_EXECUTED:
+            require_program_size(self.name, 0, self._instances, self._executed)
         stream.block.append(number)
         stream.stage.append(self._stages.setdefault(stage, len(self._stages)))
         stream.tile.append(tile)
@@ -228,6 +237,8 @@ class ProgramBuilder:
 
     def _build_block(self, key: tuple[Any, ...]) -> int:
         block, tables = _written(*key)
+        self._unique_rows += len(block)
+        require_program_size(self.name, self._unique_rows)
         rows = block.rows.copy()
         # The last entry of either column is what an absent operand (-1) indexes.
         pattern = np.array([*map(self._tables.pattern_id, tables.patterns), NONE], dtype=np.int32)
@@ -270,9 +281,10 @@ def _written(
 ) -> "tuple[Block, Tables]":
     """A block with tables of its own: written once, whichever programs it becomes part of."""
     tables = Tables()
-    k = BlockBuilder(kind, tables)
+    name = getattr(function, "__name__", "block")
+    k = BlockBuilder(kind, tables, name)
     function(k, *args)
-    return k.finish(getattr(function, "__name__", "block")), tables
+    return k.finish(name), tables
 
 
 class Stream:

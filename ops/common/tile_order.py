@@ -2,6 +2,7 @@
 
 from enum import Enum
 
+from npusim.isa.size_limits import require_program_size
 from npusim.ops.common.fractals import ceil_div
 
 Tile = tuple[int, int]
@@ -45,7 +46,11 @@ def deal(
         passes: bands of rows that all cores finish before the next: what they load of A then
             fits L2 more easily.
         down: cores on top of each other in ``BLOCKS``; 0 takes the smallest largest rectangle.
+
+    Raises:
+        CapacityError: more tiles than a program can hold.
     """
+    require_program_size("of a matmul", instances=m_tiles * n_tiles)
     dealt: list[list[Tile]] = [[] for _ in range(cores)]
     height = ceil_div(m_tiles, passes)
     for top in range(0, m_tiles, height):

@@ -57,7 +57,7 @@ def test_a_child_without_changes_is_its_parent(data: Path) -> None:
         (f"[hbm]\nspeed = {{ value = 1490, {ENTRY} }}",
          "hbm.speed needs a unit; its name does not tell one"),
         (f"[hbm]\nread_bw_gbps = {{ value = 0, {ENTRY} }}",
-         "hbm.read_bw_gbps should be greater than 0, got 0"),
+         "hbm.read_bw_gbps should be greater than or equal to 0.001, got 0"),
         (f"[l0c_ub]\nsetup_cycles = {{ value = 0, {ENTRY} }}",
          None),
     ],
