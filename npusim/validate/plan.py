@@ -10,8 +10,9 @@ from typing import Any
 
 from npusim.architecture import Architecture
 from npusim.chips.load import load_chip, resolve_name
-from npusim.errors import ChipError
+from npusim.errors import ChipError, NpusimError
 from npusim.ops.registry import operator_names
+from npusim.simulate import Mode, RunRequest, resolve
 from npusim.timing.options import CacheState
 from npusim.validate.classes import RecordClass, class_of, unscored
 from npusim.validate.mapping import workload_of
@@ -124,7 +125,7 @@ def launch_set(hypothesis: Hypothesis, chip: str, workload: Workload) -> dict[st
         kind = workload.kind.value
         return {f"launch.{kind}.head_us": 0.0, f"launch.{kind}.tail_us": 0.0}
     total = hypothesis.launch_us[started_as]
-    cores = _cores(facts, hypothesis, workload)
+    cores = _cores(chip, hypothesis, workload)
     total += cores * hypothesis.core_us
     if workload.launch is Launch.TEMPLATE:
         total += hypothesis.template_us + cores * hypothesis.template_core_us
@@ -137,14 +138,32 @@ def launch_set(hypothesis: Hypothesis, chip: str, workload: Workload) -> dict[st
     }
 
 
-def _cores(facts: "_ChipFacts", hypothesis: Hypothesis, workload: Workload) -> int:
-    """Cores of the kernel's kind that have work."""
+def _cores(chip: str, hypothesis: Hypothesis, workload: Workload) -> int:
+    """Cores of the kernel's kind that have work, as far as tiling and workload tell."""
+    facts = _chip_facts(chip)
     count = workload.knobs.get("cores")
     if not isinstance(count, int):
         count = int(hypothesis.chip_set.get("cores.aic", facts.aic))
         if workload.kind is KernelKind.VECTOR:
-            count *= facts.aiv // facts.aic
+            count = min(count * (facts.aiv // facts.aic), _tiling_cores(chip, workload, count))
     return count if workload.parallel is None else min(count, workload.parallel)
+
+
+def _tiling_cores(chip: str, workload: Workload, aic: int) -> int:
+    """Vector cores that the operator's tiling uses."""
+    request = RunRequest(
+        op=workload.op,
+        params=dict(workload.params),
+        chip=chip,
+        chip_set={**workload.chip_set, "cores.aic": aic},
+        tiling=dict(workload.knobs),
+        mode=Mode.TIME,
+    )
+    try:
+        cores = getattr(resolve(request).tiling, "cores", None)
+    except NpusimError:  # the run will say so
+        cores = None
+    return cores if isinstance(cores, int) else 2 * aic
 
 
 def command(

@@ -5,7 +5,7 @@ right and the lower edge have blocks of their own. The flags are those of `vecto
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from npusim.chips.model import Chip
@@ -128,12 +128,14 @@ def grid_tiling(
     chip: Chip,
     overrides: Mapping[str, Any],
     areas: Callable[[int, int], Areas],
+    full_tiles: bool = False,
 ) -> GridTiling:
     """Tiles as large as UB holds twice, of nearly equal size, one for every core at least.
 
     Args:
         line: elements of 512 bytes of the narrowest tensor; rows are split at its multiples.
         areas: UB areas for (rows, columns) of a tile.
+        full_tiles: tiles of a small matrix are as large as UB holds too; few cores work then.
 
     Raises:
         ParameterError: unknown knob or too many cores.
@@ -145,7 +147,7 @@ def grid_tiling(
 
     cores = chip.cores.aiv
     pieces = 1  # of a row
-    if rows < cores and cols > line:
+    if rows < cores and cols > line and not full_tiles:
         pieces = min(ceil_div(cores, rows), ceil_div(cols, line))
     while not fits(1, _piece(cols, pieces, line)):
         # A share of the cores may grow by whole pieces only: keep them equal.
@@ -156,10 +158,14 @@ def grid_tiling(
         most = 1
         while most < _MOST_ROWS and fits(most + 1, cols):
             most += 1
-        each = ceil_div(rows, cores)
+        sharing = min(cores, ceil_div(rows, most)) if full_tiles else cores
+        each = ceil_div(rows, sharing)
         tile_rows = ceil_div(each, ceil_div(each, most))
     chosen = GridTiling(tile_rows=tile_rows, tile_cols=tile_cols, buffers=2, cores=cores)
     chosen = with_overrides(f"{what} tiling", chosen, overrides)
+    if "cores" not in overrides:
+        tiles = ceil_div(rows, chosen.tile_rows) * ceil_div(cols, chosen.tile_cols)
+        chosen = replace(chosen, cores=min(cores, tiles))
     knobs = f"{chosen.buffers} buffers of {chosen.tile_rows} x {chosen.tile_cols}"
     needed = areas(chosen.tile_rows, chosen.tile_cols).needed(chosen.buffers)
     check_fit(what, needed, chip.sizes.ub, knobs)

@@ -30,7 +30,6 @@ def _workload(record: Record, op: str, params: dict[str, Any], note: str = "") -
         group=Group.ELEMENTWISE,
         kind=KernelKind.VECTOR,
         launch=Launch.TEMPLATE,
-        parallel=params["rows"],
         knobs=used_cores(record, "aiv"),
         note=note,
     )

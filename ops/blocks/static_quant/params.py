@@ -26,7 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "per_column": True,
     "offset": True,
 }
-_LINE = 512  # int8 elements of a line
+_LINE_BYTES = 512
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def areas(params: StaticQuantParams, rows: int, cols: int) -> Areas:
 
 
 def tiling(params: StaticQuantParams, chip: Chip, overrides: Mapping[str, Any]) -> GridTiling:
-    """Several short rows or a piece of a long one; see `grid_tiling`.
+    """Several short rows or a piece of a long one, in lines of the input; see `grid_tiling`.
 
     Raises:
         ParameterError, CapacityError: as in `grid_tiling`.
@@ -120,7 +120,7 @@ def tiling(params: StaticQuantParams, chip: Chip, overrides: Mapping[str, Any]) 
         "static_quant",
         params.rows,
         params.cols,
-        _LINE,
+        _LINE_BYTES // params.dtype.size_bytes,
         chip,
         overrides,
         lambda rows, cols: areas(params, rows, cols),

@@ -81,6 +81,9 @@ def areas(params: SwigluParams, rows: int, cols: int) -> Areas:
 def tiling(params: SwigluParams, chip: Chip, overrides: Mapping[str, Any]) -> GridTiling:
     """Several short rows or a piece of a long one; see `grid_tiling`.
 
+    Small tensors occupy few cores (inferred: their published times contain a launch that grows
+    with the tiles they fill).
+
     Raises:
         ParameterError, CapacityError: as in `grid_tiling`.
     """
@@ -92,4 +95,5 @@ def tiling(params: SwigluParams, chip: Chip, overrides: Mapping[str, Any]) -> Gr
         chip,
         overrides,
         lambda rows, cols: areas(params, rows, cols),
+        full_tiles=True,
     )

@@ -14,7 +14,9 @@ from npusim.ops.common.tiles import Grid, share
 CHIP = load_chip("A2")
 
 
-def tiling(rows: int, cols: int, overrides: dict[str, Any] | None = None) -> GridTiling:
+def tiling(
+    rows: int, cols: int, overrides: dict[str, Any] | None = None, full_tiles: bool = False
+) -> GridTiling:
     """Tiling of a kernel with one fp32 tensor in and one out."""
     x = GridTensor("x", DType.FP32, cols)
     return grid_tiling(
@@ -25,6 +27,7 @@ def tiling(rows: int, cols: int, overrides: dict[str, Any] | None = None) -> Gri
         CHIP,
         overrides or {},
         lambda r, c: grid_areas([x], [x], [], r, c),
+        full_tiles,
     )
 
 
@@ -46,6 +49,22 @@ def test_no_core_has_much_more_than_the_mean(rows: int, cols: int) -> None:
     # A tile more than the mean, and what rounding to lines and equal tiles adds.
     mean = rows * cols / t.cores
     assert most <= 2 * mean + t.tile_rows * max(t.tile_cols, 128)
+
+
+@settings(deadline=None, max_examples=200)
+@given(rows=st.integers(1, 5000), cols=st.integers(1, 200000), full_tiles=st.booleans())
+def test_every_core_of_a_tiling_has_a_tile(rows: int, cols: int, full_tiles: bool) -> None:
+    t = tiling(rows, cols, full_tiles=full_tiles)
+    tiles = Grid(rows, cols, t.tile_rows, t.tile_cols).tiles
+    assert t.cores == min(CHIP.cores.aiv, tiles)
+
+
+def test_full_tiles_leave_cores_idle() -> None:
+    # UB holds two buffers of 12 rows of 1024 fp32 in and out, so 48 cores could do with 40 rows.
+    spread, full = tiling(40, 1024), tiling(40, 1024, full_tiles=True)
+    assert (spread.tile_rows, spread.tile_cols, spread.cores) == (1, 512, 48)
+    assert (full.tile_rows, full.tile_cols, full.cores) == (10, 1024, 4)
+    assert tiling(40, 1024, {"cores": 7}, full_tiles=True).cores == 7
 
 
 @given(

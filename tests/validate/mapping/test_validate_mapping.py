@@ -240,6 +240,19 @@ def test_a_phase_of_a_kernel_has_no_launch_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "dim", "cores"),
+    [
+        ([1, 4096], -1, 1),  # one row of 2048: a tile holds it
+        ([2, 40 * 8192 * 4], 0, 40),  # one row of which every core has a part
+    ],
+)
+def test_launch_counts_the_cores_of_the_tiling(shape: list[int], dim: int, cores: int) -> None:
+    found = plan("SwiGlu", {"inputs": [shape], "attrs": {"dim": dim}})
+    launch = sum(found.chip_set[f"launch.vector.{part}_us"] for part in ("head", "tail"))
+    assert launch == pytest.approx(1.4 + 1.5 + 0.15 * cores)
+
+
+@pytest.mark.parametrize(
     ("op", "shapes", "out", "params"),
     [
         ("ReduceSum", "8,4,64;1", "8,4", {"op": "sum", "rows": 32, "cols": 64}),
