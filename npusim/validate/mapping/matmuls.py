@@ -183,6 +183,8 @@ def _ladder_knobs(record: Record) -> dict[str, Any]:
         knobs["preload"] = False
     if re.search(r"case[6-9]|2 passes", case) or "two rounds" in case:
         knobs |= {"passes": 2}
+    if params.get("l2_split") is False:
+        knobs["swizzle"] = 1  # no window of tiles that keeps to L2: row after row
     if not _unit_flag(record, case):
         knobs["unit_flag"] = False
     return knobs
