@@ -38,6 +38,7 @@ _PACKAGES = {
     "flat_reduce": "npusim.ops.blocks.flat_reduce",
     "cross_stream": "npusim.ops.blocks.cross_stream",
     "scale_streams": "npusim.ops.blocks.scale_streams",
+    "nd_to_nz": "npusim.ops.blocks.nd_to_nz",
     "mla_prolog_v3": "npusim.ops.mla_prolog_v3",
 }
 

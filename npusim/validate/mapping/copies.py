@@ -108,6 +108,26 @@ def add(record: Record) -> Workload:
     )
 
 
+def to_fractals(record: Record) -> Workload:
+    """Rows to NZ with the vector unit's copy, tile and pitch as stated."""
+    (rows, cols), tile = _pair(record, "shape"), _pair(record, "tile")
+    total = record.params.get("bytes_rw", 0)
+    knobs = {"tile_rows": tile[0], "tile_cols": tile[1], "buffers": 2}
+    knobs["pitch"] = positive(record, "dstNzC0Stride")
+    count = record.cores.get("aiv")
+    if isinstance(count, int):
+        knobs["cores"] = count
+    return Workload(
+        op="nd_to_nz",
+        params={"rows": rows, "cols": cols, "dtype": element_types(record)[0]},
+        group=Group.COPY,
+        kind=KernelKind.VECTOR,
+        knobs=knobs,
+        moved_bytes=float(total) if isinstance(total, (int, float)) else 0.0,
+        note="two buffers are assumed; conflicts of banks in UB are not modelled",
+    )
+
+
 def stream(to: str) -> Mapper:
     """Slots through a workspace from one kind of core to the other."""
 
@@ -138,6 +158,7 @@ MAPPERS: dict[str, Mapper] = {
     "gm->ub": read_ub,
     "gm->l1": read_l1,
     "add (x+y->z)": add,
+    "nd->nz via ub copy": to_fractals,
     "cube l0c -> gm workspace -> vector ub stream": stream("vector"),
     "vector ub -> gm workspace -> cube l1 stream": stream("cube"),
 }

@@ -140,11 +140,14 @@ def _add_norm_quant(record: Record) -> Kernels:
 def _grouped(record: Record) -> Kernels:
     """The weights of all groups are brought to NZ first."""
     main = grouped_swiglu_quant(record)
-    weight = operands(record)[1]
-    rows, cols = weight.rows_cols
-    params = {"rows": rows, "cols": cols, "dtype": "int8"}
-    note = "the weights to NZ: a copy that reads rows"
-    moved = _plain(record, "copy", params, Group.OTHER, note)
+    groups, rows, cols = operands(record)[1].shape
+    params: dict[str, Any] = {"rows": rows, "cols": cols, "dtype": "int8"}
+    if rows % _PADDED or cols % (2 * _PADDED):
+        params["rows"] *= groups
+        moved = _plain(record, "copy", params, Group.OTHER, "ragged fractals: as a plain copy")
+    else:
+        params["batch"] = groups
+        moved = _plain(record, "nd_to_nz", params, Group.OTHER, "")
     return {"GroupedMatmulSwigluQuantV2": main, "TransData": moved}
 
 
