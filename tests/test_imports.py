@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 LAYERS = (
-    ("errors", "units", "architecture"),
+    ("errors", "units", "architecture", "code_cache"),
     ("numerics", "chips"),
     ("choices", "tensor_files"),
     ("isa",),

@@ -1,17 +1,16 @@
 """Compiles the hot functions where numba is there; without it they run as plain Python.
 
-The machine code lies beside the module's byte code, in a folder whose name is a hash of the
-sources here: numba alone would not notice a change of a constant or a type of another file.
+The machine code is kept between runs by `npusim.code_cache`, keyed by the sources here.
 """
 
-import hashlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache, wraps
-from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryFile
 from types import ModuleType
 from typing import Any, TypeVar
+
+from npusim.code_cache import cache_folder, numba_cache_in
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -57,16 +56,11 @@ def _compiled(function: Callable[..., int]) -> Callable[..., int]:
 
     for other in _HELPERS.pop(function.__module__, []):
         register_jitable(forceinline=True, _nrt=False, error_model="numpy")(other)
-    config: Any = import_module("numba.core.config")
-    before, folder = config.CACHE_DIR, _code_folder()
-    if folder is not None:
-        config.CACHE_DIR = str(folder)
-    try:
+    folder = _code_folder()
+    with nullcontext() if folder is None else numba_cache_in(folder):
         njit: Callable[..., Any] = numba.njit  # its stubs do not know all options
         options = {"nogil": True, "error_model": "numpy", "_nrt": False}
         compiled: Callable[..., int] = njit(cache=folder is not None, **options)(function)
-    finally:
-        config.CACHE_DIR = before
     return compiled
 
 
@@ -74,13 +68,4 @@ def _compiled(function: Callable[..., int]) -> Callable[..., int]:
 def _code_folder() -> Path | None:
     """Where machine code of these sources is kept; None where nothing can be written."""
     here = Path(__file__).parent
-    digest = hashlib.sha256()
-    for name in _SOURCES:
-        digest.update((here / f"{name}.py").read_bytes())
-    folder = here / "__pycache__" / f"compiled-{digest.hexdigest()[:16]}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            return folder
-    except OSError:
-        return None
+    return cache_folder((here / f"{name}.py" for name in _SOURCES), {})

@@ -16,9 +16,9 @@ import numpy as np
 from numba.core.errors import NumbaError
 from numba.extending import register_jitable
 
+from npusim.code_cache import cache_folder, constants_of, numba_cache_in
 from npusim.isa.program import Program
 from npusim.timing import compiled_loop
-from npusim.timing.cache import cache_folder, constants_of, numba_cache_in
 from npusim.timing.compiled_counters import Counters
 from npusim.timing.compiled_report import engine_result, waiting_units
 from npusim.timing.compiled_size import require_memory

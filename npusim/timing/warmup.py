@@ -1,6 +1,7 @@
 """Compiles everything once, so that the first real run starts at once."""
 
 from npusim.chips.load import load_chip
+from npusim.code_cache import drop_stale
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.buffers import Buffer
@@ -8,7 +9,6 @@ from npusim.isa.builder import ProgramBuilder
 from npusim.isa.program import Program, TensorKind
 from npusim.isa.spaces import CoreKind, Space
 from npusim.numerics.formats import DType
-from npusim.timing.cache import drop_stale
 from npusim.timing.options import Engine, Level
 from npusim.timing.run import run_timing
 

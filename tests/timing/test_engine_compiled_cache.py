@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from npusim.timing import cache, memory_layout, residency, sharing
-from npusim.timing.cache import (
+from npusim import code_cache as cache
+from npusim.code_cache import (
     cache_folder,
     constants_of,
     drop_stale,
     numba_cache_in,
     source_digest,
 )
+from npusim.timing import memory_layout, residency, sharing
 
 
 @pytest.fixture
