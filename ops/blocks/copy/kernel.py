@@ -1,5 +1,6 @@
 """The tile program: one ring of UB buffers between MTE2 and MTE3.
 
+Rows cut out of longer ones that end inside a 32-byte block are copied one by one, as in SwiGLU.
 Flags: event i of MTE2 to MTE3 says that buffer i is full, of MTE3 to MTE2 that it is free.
 """
 
@@ -17,7 +18,7 @@ from npusim.numerics.formats import DType
 from npusim.ops.blocks.copy.params import CopyParams, CopyTiling
 from npusim.ops.common.fractals import round_up
 from npusim.ops.common.operator import Arrays
-from npusim.ops.common.tiles import LOOP_CYCLES, Grid, Run, share
+from npusim.ops.common.tiles import CALL_CYCLES, LOOP_CYCLES, Grid, Run, share
 
 _TILES_PER_BLOCK = 32
 
@@ -36,6 +37,9 @@ def build(params: CopyParams, tiling: CopyTiling, chip: Chip, control: Arrays) -
     buffers = tuple(ub.alloc(f"tile{i}", Space.UB, size) for i in range(tiling.buffers))
     ring = PingPong(buffers, Pipe.MTE2, Pipe.MTE3, 0)
     element = params.dtype.size_bytes
+    last = (params.queued,)
+    ragged = params.cols % params.dtype.c0 != 0
+    singly = ragged and params.row_stride > params.cols and tiling.tile_cols >= params.cols
     for part in range(tiling.cores):
         turn = 0
         for run in _runs_of(params, tiling, part):
@@ -46,7 +50,7 @@ def build(params: CopyParams, tiling: CopyTiling, chip: Chip, control: Arrays) -
                 copy_tiles if params.store else read_tiles,
                 (ring, params.dtype, run.rows, run.cols, run.count, turn % tiling.buffers)
                 + (run.step(params.row_stride), params.row_stride, params.cache)
-                + ((run.step(params.cols), params.cols) if params.store else (params.queued,)),
+                + ((run.step(params.cols), params.cols, singly) if params.store else last),
                 stage="copy",
                 tile=turn,
                 x=x.address + (run.row * params.row_stride + run.col) * element,
@@ -100,19 +104,33 @@ def copy_tiles(
     hint: CacheHint,
     y_step: int,
     y_stride: int,
+    singly: bool,
 ) -> None:
-    """``count`` tiles of ``rows`` x ``cols``, steps and strides in elements."""
-    pitch = round_up(cols, dtype.c0)
-    x_tile = patterns.nd(dtype, rows, cols, x_stride)
-    y_tile = patterns.nd(dtype, rows, cols, y_stride)
+    """``count`` tiles of ``rows`` x ``cols``, steps and strides in elements.
+
+    Args:
+        singly: every row has copies of its own.
+    """
+    pitch, size = round_up(cols, dtype.c0), dtype.size_bytes
+    high = 1 if singly else rows
+    x_tile = patterns.nd(dtype, high, cols, x_stride)
+    y_tile = patterns.nd(dtype, high, cols, y_stride)
     for i in range(count):
-        tile = ring.buffer(turn + i).nd(dtype, rows, cols, pitch)
+        buffer = ring.buffer(turn + i)
+        tiles = [
+            (row, buffer.nd(dtype, high, cols, pitch, row * pitch * size))
+            for row in range(0, rows, high)
+        ]
         k.scalar(LOOP_CYCLES)
         ring.wait_free(k, turn + i)
-        k.copy(tile, k.gm("x", x_tile, i * x_step * dtype.size_bytes), cache_hint=hint)
+        for row, tile in tiles:
+            k.scalar(CALL_CYCLES if singly else 0)
+            k.copy(tile, k.gm("x", x_tile, (i * x_step + row * x_stride) * size), cache_hint=hint)
         ring.publish(k, turn + i)
         ring.wait_full(k, turn + i)
-        k.copy(k.gm("y", y_tile, i * y_step * dtype.size_bytes), tile, cache_hint=hint)
+        for row, tile in tiles:
+            k.scalar(CALL_CYCLES if singly else 0)
+            k.copy(k.gm("y", y_tile, (i * y_step + row * y_stride) * size), tile, cache_hint=hint)
         ring.release(k, turn + i)
 
 

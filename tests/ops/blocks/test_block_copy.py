@@ -25,6 +25,22 @@ def test_ragged_rows(check_block: Check, dtype: str) -> None:
     check_block("copy", raw, tiling={"tile_rows": 5, "tile_cols": 48})
 
 
+@pytest.mark.parametrize(
+    ("cols", "stride", "copies"),
+    [
+        (31, 48, 2 * 6),  # cut out of longer rows, ends inside a block: row by row
+        (32, 48, 2),  # whole blocks
+        (31, 31, 2),  # not cut
+    ],
+)
+def test_ragged_slices_go_row_by_row(
+    check_block: Check, cols: int, stride: int, copies: int
+) -> None:
+    raw = {"rows": 6, "cols": cols, "row_stride": stride}
+    program = check_block("copy", raw, tiling={"tile_rows": 6, "tile_cols": cols})
+    assert sum((b.rows["opcode"] == Opcode.COPY).sum() for b in program.blocks) == copies
+
+
 @lenient
 @given(
     rows=st.integers(1, 40),
