@@ -11,6 +11,7 @@ direction says "free"):
 | L0A | MTE1 to CUBE, for L0B too | 0, 1 |
 | L0B | none | 2, 3 say "free" |
 | L0C | CUBE to FIXP | 0 .. l0c_buffers - 1 |
+| none | none | MTE1 to MTE2, 2 l1_buffers + 2: all of a tile has left L1, without ``across`` |
 
 With the unit flag L0C has no events: the hardware hands the accumulators over itself, and the
 cube may begin the next tile while the fixpipe still reads the last one.
@@ -69,7 +70,9 @@ class MatmulLoop:
         left, right: A and B.
         acc: fp32 or int32.
         base_k: k of one L0 step.
-        preload: load one chunk ahead, across tiles too; else when the chunk is needed.
+        preload: load one chunk ahead; else when the chunk is needed.
+        across: load ahead across tiles too; else a tile's first chunks when the tile before has
+            left L1.
         l0a_ring, l0b_ring, l0c_ring: see the module.
         unit_flag: MMAD and FIXPIPE hand L0C over by themselves; the ring has no flags then.
     """
@@ -82,6 +85,7 @@ class MatmulLoop:
     l0a_ring: PingPong
     l0b_ring: PingPong
     l0c_ring: PingPong
+    across: bool = True
     unit_flag: bool = False
 
     __hash__ = cached_hash
@@ -106,6 +110,11 @@ class MatmulLoop:
         """L0 steps of one output tile."""
         return ceil_div(self.a.inner, self.base_k)
 
+    @property
+    def left_l1(self) -> int:
+        """Event of MTE1 to MTE2: the tile before has left L1."""
+        return 2 * len(self.left.ring.buffers) + 2
+
     def rings(self) -> tuple[PingPong, ...]:
         """Everything with flags to prime and drain."""
         flagged = (self.left.ring, self.right.ring, self.l0a_ring, self.l0b_ring)
@@ -123,6 +132,7 @@ def allocate(
     l0c_buffers: int,
     l0_buffers: int = L0_BUFFERS,
     preload: bool = True,
+    across: bool = True,
     unit_flag: bool = False,
 ) -> MatmulLoop:
     """Reserve the buffers of a loop.
@@ -156,6 +166,7 @@ def allocate(
         base_k=base_k,
         # With one buffer there is no room to load ahead into.
         preload=preload and l1_buffers > 1,
+        across=across or not preload or l1_buffers < 2,
         l0a_ring=PingPong(l0a, Pipe.MTE1, Pipe.CUBE, 0),
         l0b_ring=PingPong(l0b, Pipe.MTE1, Pipe.CUBE, L0_BUFFERS),
         l0c_ring=PingPong(l0c, Pipe.CUBE, Pipe.FIXP, 0),
@@ -191,12 +202,16 @@ def prime(k: BlockBuilder, loop: MatmulLoop) -> None:
     """All buffers are free."""
     for ring in loop.rings():
         ring.prime(k)
+    if not loop.across:
+        k.set_flag(Pipe.MTE1, Pipe.MTE2, loop.left_l1)
 
 
 def drain(k: BlockBuilder, loop: MatmulLoop) -> None:
     """Wait until all buffers are free again."""
     for ring in loop.rings():
         ring.drain(k)
+    if not loop.across:
+        k.wait_flag(Pipe.MTE1, Pipe.MTE2, loop.left_l1)
 
 
 def load_chunk(k: BlockBuilder, side: Side, outer: int, index: int, turn: int, slot: str) -> None:
@@ -216,7 +231,7 @@ def load_chunk(k: BlockBuilder, side: Side, outer: int, index: int, turn: int, s
 
 def first_load(k: BlockBuilder, loop: MatmulLoop, m: int, n: int) -> None:
     """MTE2: the first chunks of a core's first tile, from the slots ``next_a`` and ``next_b``."""
-    if loop.preload:
+    if loop.preload and loop.across:
         for side, outer in zip(loop.sides, (m, n), strict=True):
             load_chunk(k, side, outer, 0, 0, f"next_{side.slot}")
 
@@ -232,8 +247,8 @@ def compute_tile(
 ) -> None:
     """MTE2, MTE1 and CUBE: all steps of an (m, n) tile, loading one chunk ahead.
 
-    With ``preload`` the tile's first chunks are loaded already, and behind the last ones the
-    first chunks of the next tile, so that MTE2 never waits for a tile to end. Slots: ``a, b``
+    With ``preload`` and ``across`` the tile's first chunks are loaded already, and behind the last
+    ones the first chunks of the next tile: MTE2 never waits for a tile to end. Slots: ``a, b``
     and, for the next tile, ``next_a, next_b``. The first MMAD waits until the L0C buffer is
     free, after the last one it is published to FIXP.
 
@@ -241,17 +256,23 @@ def compute_tile(
         following: size of the next tile of the core, or None.
         bias: what the accumulation starts from, else zero.
     """
-    after = following or (0, 0)
+    after = (following if loop.across else None) or (0, 0)
     sides = (
         (loop.left, m, after[0], turns.a),
         (loop.right, n, after[1], turns.b),
     )
+    if not loop.across:
+        k.wait_flag(Pipe.MTE1, Pipe.MTE2, loop.left_l1)
+        for side, outer, _, turn in sides:
+            load_chunk(k, side, outer, 0, turn, side.slot)
     for step in range(loop.steps):
         due = [s for s in sides if step % s[0].steps == 0]
         # MTE2 works in order: a chunk of more steps is needed later and must not hold the other up.
         for side, outer, next_outer, turn in sorted(due, key=lambda s: s[0].steps):
             _load_for(k, loop, side, step // side.steps, outer, next_outer, turn)
         compute_step(k, loop, m, n, step, turns, bias)
+    if not loop.across:
+        k.set_flag(Pipe.MTE1, Pipe.MTE2, loop.left_l1)
     finish_tile(k, loop, turns.l0c)
 
 

@@ -40,6 +40,7 @@ def build(
         l1_buffers=tiling.l1_buffers,
         l0c_buffers=tiling.l0c_buffers,
         preload=tiling.preload,
+        across=tiling.across,
         unit_flag=tiling.unit_flag,
     )
     for core, places in enumerate(_deal(params, tiling, ranges, gm)):

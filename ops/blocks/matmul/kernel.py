@@ -49,6 +49,7 @@ def build(params: MatmulParams, tiling: MatmulTiling, chip: Chip, control: Array
         l1_buffers=tiling.l1_buffers,
         l0c_buffers=tiling.l0c_buffers,
         preload=tiling.preload,
+        across=tiling.across,
         unit_flag=tiling.unit_flag,
     )
     m_tiles, n_tiles = ceil_div(params.M, tiling.base_m), ceil_div(params.N, tiling.base_n)

@@ -44,6 +44,7 @@ class MatmulTiling:
         down: cores on top of each other when ``split`` is blocks; 0 chooses.
         passes: bands of rows of tiles, each finished by all cores before the next.
         preload: load one chunk ahead (with two L1 buffers or more), else when it is needed.
+        across: load ahead across tiles too, else a tile begins with empty L1 buffers.
         unit_flag: where L0C is one buffer, let the cube begin the next tile while the fixpipe
             still reads, as the vendor's templates do; else flags hand L0C over whole.
         rearrange_a, rearrange_b: let the AIVs bring the operand into NZ first.
@@ -62,6 +63,7 @@ class MatmulTiling:
     down: int
     passes: int
     preload: bool
+    across: bool
     unit_flag: bool
     rearrange_a: bool
     rearrange_b: bool
@@ -191,6 +193,11 @@ def check(params: MatmulParams, chip: Chip, t: MatmulTiling, limits: Limits = NO
             f"{chip.sync.event_ids} events allow {chip.sync.event_ids // 2} and "
             f"{chip.sync.event_ids}"
         )
+    if not t.across and 2 * t.l1_buffers + 2 >= chip.sync.event_ids:
+        raise ParameterError(
+            f"matmul tiling: across=false takes one more event, {t.l1_buffers} L1 buffers leave "
+            "none; use fewer"
+        )
     if (t.rearrange_a or t.rearrange_b) and not limits.rearranges:
         raise ParameterError(
             "matmul tiling: rearrange_a and rearrange_b are knobs of 'matmul'; this kernel reads "
@@ -296,6 +303,7 @@ def _completed(
         down=0,
         passes=1,
         preload=True,
+        across=True,
         unit_flag=True,
         rearrange_a=False,
         rearrange_b=False,

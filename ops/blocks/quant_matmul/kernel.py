@@ -111,6 +111,7 @@ def _cube_side(
         l1_buffers=tiling.l1_buffers,
         l0c_buffers=tiling.l0c_buffers,
         preload=tiling.preload,
+        across=tiling.across,
         unit_flag=tiling.unit_flag,
     )
     columns = limits(params, chip).base_n

@@ -60,6 +60,7 @@ def test_fp32_result(check_block: Check, dtype: str) -> None:
     step_kb=st.integers(1, 3),
     passes=st.integers(1, 3),
     preload=st.booleans(),
+    across=st.booleans(),
     unit_flag=st.booleans(),
     l1_buffers=st.integers(1, 3),
     l0c_buffers=st.integers(1, 2),
@@ -71,6 +72,7 @@ def test_any_tiling_gives_the_same_bits(check_block: Check, transposed: bool, **
     raw = {"M": k.pop("m"), "N": k.pop("n"), "K": k.pop("k"), "transpose_b": transposed}
     if k["base_m"] * k["base_n"] * 4 * k["l0c_buffers"] > 16384:
         k["l0c_buffers"] = 1
+    k["across"] |= k["l1_buffers"] > 2  # no event is left
     check_block("matmul", raw, tiling=k)
 
 
@@ -188,6 +190,23 @@ def test_few_cores_share_a_tile_of_the_larger_operand(m: int, n: int, rows: int)
     assert (tiling.split, tiling.swizzle) == (Split.INTERLEAVED, rows)
 
 
+def test_a_tile_that_does_not_load_ahead_waits_for_the_one_before() -> None:
+    found, chip = operator("matmul"), load_chip("A2")
+    params = found.parse({"M": 256, "N": 256, "K": 512}, chip, Validity.DOCUMENTED)
+    waits = {}
+    for across in (True, False):
+        knobs = {"base_m": 128, "base_n": 256, "cores": 1, "across": across}
+        program = found.build(params, found.tiling(params, chip, knobs), chip, {})
+        events = [
+            what.args["event"]
+            for _, _, what in program.walk(0)
+            if what.opcode is Opcode.WAIT_FLAG
+            and (what.args["src_pipe"], what.args["dst_pipe"]) == (Pipe.MTE1, Pipe.MTE2)
+        ]
+        waits[across] = Counter(events)
+    assert waits[False] - waits[True] == {6: 3}  # two tiles, and the end
+
+
 def test_nz_weights_may_be_given_as_such(check_block: Check) -> None:
     raw = {"M": 20, "N": 40, "K": 50, "dtype": "bf16", "b_format": "nz"}
     found, chip = operator("matmul"), load_chip("toy")
@@ -277,6 +296,9 @@ def test_messages() -> None:
     )
     assert message(cube, {"l1_buffers": 5}) == (
         "matmul tiling: 5 L1 and 1 L0C buffers; 8 events allow 4 and 8"
+    )
+    assert message(cube, {"across": False, "l1_buffers": 3}) == (
+        "matmul tiling: across=false takes one more event, 3 L1 buffers leave none; use fewer"
     )
     assert message(cube, {"split": "random"}) == (
         "matmul tiling: split is 'random', it must be one of: interleaved, blocks"
