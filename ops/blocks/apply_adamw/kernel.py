@@ -19,36 +19,31 @@ than that. One without the other would be worse than neither, so both are left o
 from npusim.chips.model import Chip
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
-from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode, Operand
 from npusim.isa.program import Program
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.apply_adamw.params import AdamWParams, areas, tensors
-from npusim.ops.common.grid_stream import GridTiling, place_grid, stream_grid
+from npusim.ops.common.grid_stream import GridTiling, stream_grid
 from npusim.ops.common.operator import Arrays
-from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream, allocate_areas
+from npusim.ops.common.streaming_programs import grid_program
+from npusim.ops.common.vector_stream import Stream
 from npusim.ops.common.vector_writer import VectorWriter
 
 
 def build(params: AdamWParams, tiling: GridTiling, chip: Chip, control: Arrays) -> Program:
     """The program of one AdamW step."""
-    builder = ProgramBuilder.for_chip("apply_adamw", chip)
-    gm = declare(builder, tensors(params))
-    needed = areas(params, tiling.tile_rows, tiling.tile_cols)
-    place_grid(
-        builder,
+    return grid_program(
         "apply_adamw",
+        chip,
+        params,
+        tensors(params),
+        tiling,
+        areas(params, tiling.tile_rows, tiling.tile_cols),
+        tiles,
         rows=1,
         cols=params.elements,
-        tiling=tiling,
-        stream=allocate_areas(builder, needed, tiling.buffers),
-        block=tiles,
-        args=(params,),
-        tensors=gm,
         grid_tensors=params.loads,
     )
-    return builder.finish()
 
 
 def tiles(

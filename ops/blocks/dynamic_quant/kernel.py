@@ -11,7 +11,6 @@ inside a block have about 250 cycles more for each row).
 from npusim.chips.model import Chip
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
-from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
 from npusim.isa.spaces import Pipe
@@ -22,50 +21,42 @@ from npusim.ops.common.operator import Arrays
 from npusim.ops.common.row_formulas import RowScratch, quantise_rows
 from npusim.ops.common.row_ops import Rows, by_shared_row
 from npusim.ops.common.row_params import SplitTiling
-from npusim.ops.common.row_pieces import place_pieces
-from npusim.ops.common.row_stream import place_rows, stream_rows
-from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream, allocate_areas
+from npusim.ops.common.row_stream import stream_rows
+from npusim.ops.common.streaming_programs import piece_program, row_program
+from npusim.ops.common.vector_stream import Stream
 from npusim.ops.common.vector_writer import VectorWriter
 
 
 def build(params: DynamicQuantParams, tiling: SplitTiling, chip: Chip, control: Arrays) -> Program:
     """The program of one dynamic quantisation."""
-    builder = ProgramBuilder.for_chip("dynamic_quant", chip)
-    gm = declare(builder, tensors(params))
+    row_tensors = (*params.loads, *params.stores)
     if tiling.tile_cols < params.cols:
-        needed = piece_areas(params, tiling.tile_cols)
-        place_pieces(
-            builder,
+        return piece_program(
             "dynamic_quant",
+            chip,
+            params,
+            tensors(params),
+            tiling,
+            piece_areas(params, tiling.tile_cols),
+            split.row,
+            passes=split.PASSES,
             rows=params.rows,
             cols=params.cols,
-            width=tiling.tile_cols,
-            cores=tiling.cores,
-            passes=split.PASSES,
-            stream=allocate_areas(builder, needed, tiling.buffers),
-            block=split.row,
-            args=(params,),
-            tensors=gm,
-            row_tensors=(*params.loads, *params.stores),
+            row_tensors=row_tensors,
         )
-        return builder.finish()
-    stream = allocate_areas(builder, areas(params, tiling.tile_rows), tiling.buffers)
-    place_rows(
-        builder,
+    return row_program(
         "dynamic_quant",
+        chip,
+        params,
+        tensors(params),
+        tiling,
+        areas(params, tiling.tile_rows),
+        tiles,
         rows=params.rows,
-        tile_rows=tiling.tile_rows,
-        cores=tiling.cores,
-        stream=stream,
-        block=tiles,
-        args=(params,),
-        tensors=gm,
-        row_tensors=(*params.loads, *params.stores),
-        prologue=(load_smooth, (params, stream)) if params.smooth else None,
+        row_tensors=row_tensors,
+        prologue=load_smooth if params.smooth else None,
         ahead=params.loads,
     )
-    return builder.finish()
 
 
 def load_smooth(k: BlockBuilder, params: DynamicQuantParams, stream: Stream) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from npusim.chips.model import Chip
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
-from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
 from npusim.isa.spaces import Pipe
@@ -29,9 +28,9 @@ from npusim.ops.common.row_ops import (
     spread,
 )
 from npusim.ops.common.row_params import RowTiling
-from npusim.ops.common.row_stream import place_rows, stream_rows
-from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream, allocate_areas
+from npusim.ops.common.row_stream import stream_rows
+from npusim.ops.common.streaming_programs import row_program
+from npusim.ops.common.vector_stream import Stream
 from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32
@@ -39,23 +38,18 @@ F32 = DType.FP32
 
 def build(params: LayerNormParams, tiling: RowTiling, chip: Chip, control: Arrays) -> Program:
     """The program of one LayerNorm."""
-    builder = ProgramBuilder.for_chip("layer_norm", chip)
-    gm = declare(builder, tensors(params))
-    stream = allocate_areas(builder, areas(params, tiling.tile_rows), tiling.buffers)
-    place_rows(
-        builder,
+    return row_program(
         "layer_norm",
+        chip,
+        params,
+        tensors(params),
+        tiling,
+        areas(params, tiling.tile_rows),
+        tiles,
         rows=params.rows,
-        tile_rows=tiling.tile_rows,
-        cores=tiling.cores,
-        stream=stream,
-        block=tiles,
-        args=(params,),
-        tensors=gm,
         row_tensors=(params.load, *params.stores),
-        prologue=(load_shared, (params, stream)),
+        prologue=load_shared,
     )
-    return builder.finish()
 
 
 def load_shared(k: BlockBuilder, params: LayerNormParams, stream: Stream) -> None:

@@ -7,7 +7,6 @@ from npusim.chips.model import Chip
 from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.buffers import Buffer
-from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode, Operand
 from npusim.isa.program import Program
 from npusim.numerics.formats import DType
@@ -16,9 +15,9 @@ from npusim.ops.common.operator import Arrays
 from npusim.ops.common.rotation import rotate_half, split_pairs
 from npusim.ops.common.row_ops import Rows
 from npusim.ops.common.row_params import RowTiling
-from npusim.ops.common.row_stream import place_rows, stream_rows
-from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream, allocate_areas
+from npusim.ops.common.row_stream import stream_rows
+from npusim.ops.common.streaming_programs import row_program
+from npusim.ops.common.vector_stream import Stream
 from npusim.ops.common.vector_writer import VectorWriter
 
 F32 = DType.FP32
@@ -26,22 +25,17 @@ F32 = DType.FP32
 
 def build(params: RotaryParams, tiling: RowTiling, chip: Chip, control: Arrays) -> Program:
     """The program of one rotary embedding."""
-    builder = ProgramBuilder.for_chip("rotary", chip)
-    gm = declare(builder, tensors(params))
-    stream = allocate_areas(builder, areas(params, tiling.tile_rows), tiling.buffers)
-    place_rows(
-        builder,
+    return row_program(
         "rotary",
+        chip,
+        params,
+        tensors(params),
+        tiling,
+        areas(params, tiling.tile_rows),
+        tiles,
         rows=params.tokens,
-        tile_rows=tiling.tile_rows,
-        cores=tiling.cores,
-        stream=stream,
-        block=tiles,
-        args=(params,),
-        tensors=gm,
         row_tensors=(*params.loads, *params.stores),
     )
-    return builder.finish()
 
 
 def tiles(

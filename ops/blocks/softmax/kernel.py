@@ -2,7 +2,6 @@
 
 from npusim.chips.model import Chip
 from npusim.isa.block_builder import BlockBuilder
-from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
 from npusim.numerics.formats import DType
@@ -11,30 +10,25 @@ from npusim.ops.common.fractals import round_up
 from npusim.ops.common.operator import Arrays
 from npusim.ops.common.row_ops import MAXIMUM, SUM, Rows, by_row_number, reduce_rows, spread
 from npusim.ops.common.row_params import RowTiling
-from npusim.ops.common.row_stream import place_rows, stream_rows
-from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream, allocate_areas
+from npusim.ops.common.row_stream import stream_rows
+from npusim.ops.common.streaming_programs import row_program
+from npusim.ops.common.vector_stream import Stream
 from npusim.ops.common.vector_writer import VectorWriter
 
 
 def build(params: SoftmaxParams, tiling: RowTiling, chip: Chip, control: Arrays) -> Program:
     """The program of one softmax."""
-    builder = ProgramBuilder.for_chip("softmax", chip)
-    gm = declare(builder, tensors(params))
-    stream = allocate_areas(builder, areas(params, tiling.tile_rows), tiling.buffers)
-    place_rows(
-        builder,
+    return row_program(
         "softmax",
+        chip,
+        params,
+        tensors(params),
+        tiling,
+        areas(params, tiling.tile_rows),
+        tiles,
         rows=params.rows,
-        tile_rows=tiling.tile_rows,
-        cores=tiling.cores,
-        stream=stream,
-        block=tiles,
-        args=(params,),
-        tensors=gm,
         row_tensors=(params.load, params.store),
     )
-    return builder.finish()
 
 
 def tiles(

@@ -6,37 +6,32 @@ Flags: `vector_stream`.
 
 from npusim.chips.model import Chip
 from npusim.isa.block_builder import BlockBuilder
-from npusim.isa.builder import ProgramBuilder
 from npusim.isa.instructions import Opcode, Operand
 from npusim.isa.program import Program
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.swiglu_grad.params import SwigluGradParams, areas, tensors
 from npusim.ops.common.activations import one_plus_exp
-from npusim.ops.common.grid_stream import GridTiling, in_ub, place_grid, stream_grid, wide_tile
+from npusim.ops.common.grid_stream import GridTiling, in_ub, stream_grid, wide_tile
 from npusim.ops.common.operator import Arrays
-from npusim.ops.common.tensors import declare
-from npusim.ops.common.vector_stream import Stream, allocate_areas
+from npusim.ops.common.streaming_programs import grid_program
+from npusim.ops.common.vector_stream import Stream
 from npusim.ops.common.vector_writer import VectorWriter
 
 
 def build(params: SwigluGradParams, tiling: GridTiling, chip: Chip, control: Arrays) -> Program:
     """The program of one gradient."""
-    builder = ProgramBuilder.for_chip("swiglu_grad", chip)
-    gm = declare(builder, tensors(params))
-    needed = areas(params, tiling.tile_rows, tiling.tile_cols)
-    place_grid(
-        builder,
+    return grid_program(
         "swiglu_grad",
+        chip,
+        params,
+        tensors(params),
+        tiling,
+        areas(params, tiling.tile_rows, tiling.tile_cols),
+        tiles,
         rows=params.rows,
         cols=params.cols,
-        tiling=tiling,
-        stream=allocate_areas(builder, needed, tiling.buffers),
-        block=tiles,
-        args=(params,),
-        tensors=gm,
         grid_tensors=(*params.loads, *params.stores),
     )
-    return builder.finish()
 
 
 def tiles(
