@@ -82,33 +82,43 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> CopyParams:
     Raises:
         ParameterError: unknown name or impossible value.
     """
-    given = Arguments("copy", raw, DEFAULTS)
+    return CopyParams(**common_arguments(Arguments("copy", raw, DEFAULTS)))
+
+
+def common_arguments(given: Arguments) -> dict[str, Any]:
+    """Checked values of `CopyParams`, for every operator that has its arguments.
+
+    Raises:
+        ParameterError: impossible value, or values that exclude each other.
+    """
+    op = given.op
     cols = given.integer("cols", 1, _LARGEST)
     stride = given.optional_integer("row_stride", 1, _LARGEST) or cols
     if stride < cols:
-        raise ParameterError(f"copy: row_stride {stride} is below cols {cols}; rows would overlap")
-    params = CopyParams(
-        rows=given.integer("rows", 1, _LARGEST),
-        cols=cols,
-        row_stride=stride,
-        dtype=given.choice("dtype", TYPES),
-        cache=given.choice("cache", HINTS),
-        store=given.flag("store"),
-        repeats=given.integer("repeats", 1, 10**6),
-        shared=given.flag("shared") or given.flag("stagger"),
-        stagger=given.flag("stagger"),
-        slices=given.integer("slices", 1, cols),
-        queued=given.flag("queued"),
-    )
-    if cols % params.slices:
-        raise ParameterError(
-            f"copy: cols is {cols}, it must be a multiple of slices, {params.slices}"
-        )
-    if params.queued and params.store:
-        raise ParameterError("copy: queued loads are never stored; set store=false")
-    if params.shared and params.store:
-        raise ParameterError("copy: cores that share all of x cannot all write y; set store=false")
-    return params
+        raise ParameterError(f"{op}: row_stride {stride} is below cols {cols}; rows would overlap")
+    slices = given.integer("slices", 1, cols)
+    if cols % slices:
+        raise ParameterError(f"{op}: cols is {cols}, it must be a multiple of slices, {slices}")
+    queued, store = given.flag("queued"), given.flag("store")
+    if queued and store:
+        raise ParameterError(f"{op}: queued loads are never stored; set store=false")
+    stagger = given.flag("stagger")
+    shared = given.flag("shared") or stagger
+    if shared and store:
+        raise ParameterError(f"{op}: cores that share all of x cannot all write y; set store=false")
+    return {
+        "rows": given.integer("rows", 1, _LARGEST),
+        "cols": cols,
+        "row_stride": stride,
+        "dtype": given.choice("dtype", TYPES),
+        "cache": given.choice("cache", HINTS),
+        "store": store,
+        "repeats": given.integer("repeats", 1, 10**6),
+        "shared": shared,
+        "stagger": stagger,
+        "slices": slices,
+        "queued": queued,
+    }
 
 
 def tensors(params: CopyParams) -> tuple[TensorSpec, ...]:

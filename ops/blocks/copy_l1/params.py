@@ -8,7 +8,7 @@ from npusim.chips.model import Chip
 from npusim.errors import CapacityError, ParameterError
 from npusim.isa.instructions import CacheHint, CopyLayout
 from npusim.numerics.formats import DType, type_name
-from npusim.ops.blocks.copy.params import HINTS, TYPES
+from npusim.ops.blocks.copy.params import common_arguments
 from npusim.ops.common.arguments import Arguments, with_overrides
 from npusim.ops.common.fractals import ceil_div
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
@@ -89,41 +89,11 @@ def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> CopyL1Param
         ParameterError: unknown name or impossible value.
     """
     given = Arguments("copy_l1", raw, DEFAULTS)
-    dtype = given.choice("dtype", TYPES)
-    cols = given.integer("cols", 1, _LARGEST)
-    if cols % dtype.c0:
+    params = CopyL1Params(**common_arguments(given), layout=given.choice("layout", LAYOUTS))
+    if params.cols % params.dtype.c0:
         raise ParameterError(
-            f"copy_l1: cols is {cols}, it must be a multiple of {dtype.c0}: L1 holds whole "
-            f"32-byte rows of {type_name(dtype)}"
-        )
-    stride = given.optional_integer("row_stride", 1, _LARGEST) or cols
-    if stride < cols:
-        raise ParameterError(
-            f"copy_l1: row_stride {stride} is below cols {cols}; rows would overlap"
-        )
-    params = CopyL1Params(
-        rows=given.integer("rows", 1, _LARGEST),
-        cols=cols,
-        row_stride=stride,
-        dtype=dtype,
-        layout=given.choice("layout", LAYOUTS),
-        cache=given.choice("cache", HINTS),
-        store=given.flag("store"),
-        repeats=given.integer("repeats", 1, 10**6),
-        shared=given.flag("shared") or given.flag("stagger"),
-        stagger=given.flag("stagger"),
-        slices=given.integer("slices", 1, cols),
-        queued=given.flag("queued"),
-    )
-    if cols % params.slices:
-        raise ParameterError(
-            f"copy_l1: cols is {cols}, it must be a multiple of slices, {params.slices}"
-        )
-    if params.queued and params.store:
-        raise ParameterError("copy_l1: queued loads are never stored; set store=false")
-    if params.shared and params.store:
-        raise ParameterError(
-            "copy_l1: cores that share all of x cannot all write y; set store=false"
+            f"copy_l1: cols is {params.cols}, it must be a multiple of {params.dtype.c0}: L1 holds "
+            f"whole 32-byte rows of {type_name(params.dtype)}"
         )
     return params
 
