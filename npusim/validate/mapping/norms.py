@@ -76,11 +76,22 @@ def dynamic_quant(record: Record) -> Workload:
 
 
 def softmax(record: Record) -> Workload:
-    """Softmax over the last axis."""
-    x = operands(record)[0]
-    axis = attributes(record).get("dim", -1)
-    require(axis in (-1, len(x.shape) - 1), f"softmax over axis {axis!r} has no kernel")
-    return quant_workload(record, "softmax", _rows(record), Group.OTHER)
+    """Softmax over one axis; another than the last is brought behind the others first."""
+    shape, axis = operands(record)[0].shape, attributes(record).get("dim", -1)
+    dtype = _rows(record)["dtype"]
+    whole = type(axis) is int and -len(shape) <= axis < len(shape)
+    require(whole, f"softmax over axis {axis!r} has no kernel")
+    axis %= len(shape)
+    cols, inner = shape[axis], prod(shape[axis + 1 :])
+    rows = prod(shape[:axis]) * inner
+    params = {"rows": rows, "cols": cols, "dtype": dtype}
+    main = quant_workload(record, "softmax", params, Group.OTHER)
+    if inner == 1:
+        return main
+    there = {"rows": rows * cols // inner, "cols": inner, "dtype": dtype}
+    note = "assumed: the kernel brings the axis behind the others, and scatters its results"
+    first = replace(quant_workload(record, "transpose", there, Group.OTHER), parallel=None)
+    return replace(first, note=note, followers=(replace(main, launch=Launch.JOINED),))
 
 
 def masked_softmax(record: Record) -> Workload:

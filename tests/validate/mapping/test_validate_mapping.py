@@ -294,3 +294,42 @@ def test_broadcasts(x: list[int], y: list[int], rows: int, cols: int, each: str)
     assert found.op == "broadcast"
     sizes = {"rows": rows, "cols": cols, "each": each}
     assert sizes.items() <= found.params.items()
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(-1, [3, 5, 7]), (1, [3, 7, 1]), (2, [1, 3, 7])])
+def test_softmax_along_rows(axis: int, shape: list[int]) -> None:
+    found = plan("SoftmaxV2", {"inputs": [shape], "attrs": {"dim": axis}})
+    assert len(found.kernels) == 1
+    assert found.workload.params["cols"] == 7
+
+
+def test_softmax_along_columns_brings_them_into_rows() -> None:
+    found = plan("SoftmaxV2", {"inputs": [[3, 5, 7]], "attrs": {"dim": 1}})
+    assert [dict(kernel.workload.params) for kernel in found.kernels] == [
+        {"rows": 15, "cols": 7, "dtype": "fp16"},
+        {"rows": 21, "cols": 5, "dtype": "fp16"},
+    ]
+    assert [kernel.workload.op for kernel in found.kernels] == ["transpose", "softmax"]
+
+
+def test_rows_of_a_layout_change_keep_the_stated_tile() -> None:
+    params = {"shape": [64, 256], "tile": [48, 128], "dstNzC0Stride": 49}
+    found = plan("ND->NZ via UB Copy", params, dtype="fp16").workload
+    knobs = {"tile_rows": 48, "tile_cols": 128, "pitch": 49, "buffers": 2}
+    assert (found.op, found.knobs) == ("nd_to_nz", knobs)
+
+
+def test_a_stream_between_cores_counts_what_is_written_and_read() -> None:
+    params = {"slot_KB": 32, "num_iters": 10, "style": "raw_flag"}
+    op = "Cube L0C -> GM workspace -> vector UB stream"
+    found = plan(op, params, dtype="half", metric=Metric.GBPS, cores={"aic": 24}).workload
+    assert found.moved_bytes == 2 * 32 * 1024 * 10 * 24
+    assert found.params["groups"] == 24
+
+
+def test_the_untuned_variant_of_a_pair_lacks_a_knob() -> None:
+    sizes = {"M": 128, "N": 512, "K": 256, "variant": "before"}
+    found = plan("Matmul", {**sizes, "what": "preload off/on, mean aic_time"}, dtype="fp16")
+    assert found.workload.knobs["preload"] is False
+    why = reason("Matmul", {**sizes, "what": "IBShare off/on"}, dtype="fp16")
+    assert why == "the untuned variant of a pair: what it lacks is not a knob of ours"
