@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npusim.isa.instructions import NONE, SPEC, VECTOR_OPCODES, Opcode
+from npusim.isa.instructions import NONE, VECTOR_OPCODES, Opcode
+from npusim.isa.opcode_spec import SPEC
 from npusim.isa.program import Program
 from npusim.isa.spaces import Pipe, Space
 

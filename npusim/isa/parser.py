@@ -10,7 +10,8 @@ from npusim.errors import ProgramError
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.buffers import Buffer
 from npusim.isa.builder import Tables
-from npusim.isa.instructions import SPEC, Opcode, Operand
+from npusim.isa.instructions import Opcode, Operand
+from npusim.isa.opcode_spec import SPEC
 from npusim.isa.patterns import pattern
 from npusim.isa.program import Block, Program, Tensor, TensorKind
 from npusim.isa.spaces import CoreKind, Pipe, Space

@@ -7,7 +7,8 @@ offset (``GM[x+64]`` relative to slot x), element type and ``{count:stride}`` le
 
 from collections.abc import Iterator
 
-from npusim.isa.instructions import SPEC, Instruction, Operand
+from npusim.isa.instructions import Instruction, Operand
+from npusim.isa.opcode_spec import SPEC
 from npusim.isa.program import Program
 
 

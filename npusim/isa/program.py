@@ -14,12 +14,12 @@ import numpy as np
 from npusim.isa.buffers import Buffer
 from npusim.isa.instructions import (
     NONE,
-    SPEC,
     SYNC_OPCODES,
     Instruction,
     Opcode,
     Operand,
 )
+from npusim.isa.opcode_spec import SPEC
 from npusim.isa.patterns import Pattern
 from npusim.isa.spaces import CoreKind, Pipe, Space
 from npusim.numerics.formats import DType

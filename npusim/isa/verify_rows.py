@@ -10,7 +10,6 @@ from npusim.errors import CapacityError, ProgramError
 from npusim.isa.instructions import (
     NONE,
     ROW,
-    SPEC,
     AccumulatorStart,
     Atomic,
     CacheHint,
@@ -22,6 +21,7 @@ from npusim.isa.instructions import (
     Relation,
 )
 from npusim.isa.machine import Limits
+from npusim.isa.opcode_spec import SPEC
 from npusim.isa.patterns import Pattern
 from npusim.isa.program import Program, view_row
 from npusim.isa.spaces import COPY_PIPE, PIPES_OF_KIND, SPACES_OF_KIND, CoreKind, Space

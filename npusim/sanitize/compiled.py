@@ -14,13 +14,14 @@ from npusim.code_cache import cache_folder, numba_cache_in
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_SOURCES = ("arrays", "compiled", "loop", "partition")
-_HELPERS: dict[str, list[Callable[..., Any]]] = {}
+_SOURCES = ("accesses", "arrays", "compiled", "loop", "partition")
+_HELPERS: list[Callable[..., Any]] = []
+"""Those that no kernel has been compiled with yet, callees first."""
 
 
 def helper(function: Function) -> Function:
-    """Record a function that kernels of the same file call; callees come before callers."""
-    _HELPERS.setdefault(function.__module__, []).append(function)
+    """Record a function that kernels call; callees come before callers, and their files too."""
+    _HELPERS.append(function)
     return function
 
 
@@ -54,8 +55,8 @@ def _compiled(function: Callable[..., int]) -> Callable[..., int]:
         return function
     from numba.extending import register_jitable
 
-    for other in _HELPERS.pop(function.__module__, []):
-        register_jitable(forceinline=True, _nrt=False, error_model="numpy")(other)
+    while _HELPERS:
+        register_jitable(forceinline=True, _nrt=False, error_model="numpy")(_HELPERS.pop(0))
     folder = _code_folder()
     with nullcontext() if folder is None else numba_cache_in(folder):
         njit: Callable[..., Any] = numba.njit  # its stubs do not know all options

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from npusim.chips.model import Chip
-from npusim.isa.instructions import SPEC, AccumulatorStart, Opcode
+from npusim.isa.instructions import AccumulatorStart, Opcode
+from npusim.isa.opcode_spec import SPEC
 from npusim.isa.program import Program
 from npusim.isa.spaces import PIPES_OF_KIND, Pipe
 from npusim.isa.topology import Topology

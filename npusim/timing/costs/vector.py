@@ -3,7 +3,8 @@
 import numpy as np
 
 from npusim.chips.model import Chip
-from npusim.isa.instructions import NONE, SPEC, VECTOR_OPCODES, Opcode
+from npusim.isa.instructions import NONE, VECTOR_OPCODES, Opcode
+from npusim.isa.opcode_spec import SPEC
 from npusim.isa.spaces import Pipe
 from npusim.timing.costs.batch import Array, Batch
 
