@@ -25,7 +25,8 @@ def read_l1(record: Record) -> Workload:
 
 def _read(record: Record, op: str, kind: KernelKind, cores: str) -> Workload:
     params = record.params
-    (rows, cols), tile = _pair(record, "tensor"), _pair(record, "tile")
+    whole = "tensor" if "tensor" in params else "shape"
+    (rows, cols), tile = _pair(record, whole), _pair(record, "tile")
     given: dict[str, Any] = {"rows": rows, "cols": cols, "dtype": element_types(record)[0]}
     # Nothing uses the data, and published MTE2 times leave no gap between the loads.
     given |= {"store": False, "queued": True}
@@ -156,6 +157,7 @@ def stream(to: str) -> Mapper:
 
 MAPPERS: dict[str, Mapper] = {
     "gm->ub": read_ub,
+    "gm->ub repeated read": read_ub,
     "gm->l1": read_l1,
     "add (x+y->z)": add,
     "nd->nz via ub copy": to_fractals,

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import accumulate
+from math import prod
 from typing import Any
 
 from npusim.ops.common.fractals import round_up
 from npusim.validate.mapping.common import attributes, require, used_cores
 from npusim.validate.mapping.matmuls import base_tiles
 from npusim.validate.records import Record
-from npusim.validate.shapes import element_types, positive, shapes
+from npusim.validate.shapes import Shape, element_types, positive, shapes
 from npusim.validate.workload import Group, KernelKind, Launch, NotMapped, Quantity, Workload
 
 Mapper = Callable[[Record], Workload]
@@ -30,8 +31,8 @@ def quant_matmul(record: Record) -> Workload:
         found = shapes(record)
     except NotMapped:  # sizes alone are enough; there is no bias then
         found = []
-    batched = bool(found) and found[0] is not None and len(found[0]) > 2
-    require(not batched, "a batch of products has no kernel in the blocks")
+    if len(found) > 1 and found[0] is not None and len(found[0]) > 2:
+        return _batch(record, found[0], found[1] or ())
     m, n, k = (positive(record, key) for key in "MNK")
     nz = "nz" in record.op.lower() or "nz" in (record.format or "").lower()
     out = {"float16": "fp16", "bfloat16": "bf16"}.get(str(attrs.get("output_dtype")), "bf16")
@@ -54,6 +55,27 @@ def quant_matmul(record: Record) -> Workload:
         operations=2.0 * m * n * k,
         note="the vendor's tiling is not published: one base tile for all sizes; bf16 results "
         "and token scales are finished on the vector cores",
+    )
+
+
+def _batch(record: Record, a: Shape, b: Shape) -> Workload:
+    """A product for each of a batch: a grouped one, whose results stay int32."""
+    require(
+        len(b) == len(a) and a[:-2] == b[:-2] and a[-1] == b[-2] and prod(a) > 0,
+        f"a {list(a)}, b {list(b)}: no batch of products",
+    )
+    batch, (m, k), n = prod(a[:-2]), a[-2:], b[-1]
+    given: dict[str, Any] = {"groups": batch, "tokens": batch * m, "N": n, "K": k, "dtype": "int8"}
+    given["ends"] = [m * (i + 1) for i in range(batch)]
+    return Workload(
+        op="grouped_matmul",
+        params=given,
+        group=Group.INT8_ND,
+        kind=KernelKind.CUBE,
+        launch=Launch.MIXED,
+        knobs=used_cores(record, "aic"),
+        operations=2.0 * batch * m * n * k,
+        note="a grouped matmul with groups of equal size; int32 results instead of scaled ones",
     )
 
 

@@ -333,3 +333,12 @@ def test_the_untuned_variant_of_a_pair_lacks_a_knob() -> None:
     assert found.workload.knobs["preload"] is False
     why = reason("Matmul", {**sizes, "what": "IBShare off/on"}, dtype="fp16")
     assert why == "the untuned variant of a pair: what it lacks is not a knob of ours"
+
+
+def test_a_batch_of_int8_products_is_a_grouped_one() -> None:
+    params = {"inputs": [[2, 16, 64], [2, 64, 96], [96]], "M": 16, "N": 96, "K": 64}
+    found = plan("QuantBatchMatmulV3", params, dtype="float32/int8").workload
+    assert (found.op, found.params["ends"]) == ("grouped_matmul", [16, 32])
+    params["inputs"] = [[2, 16, 64], [3, 64, 96], [96]]
+    why = reason("QuantBatchMatmulV3", params, dtype="float32/int8")
+    assert why == "a [2, 16, 64], b [3, 64, 96]: no batch of products"
