@@ -1,10 +1,12 @@
 """Predicted against measured, one log-log picture for each class. Same scores, same bytes."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from npusim.validate.classes import RecordClass
 from npusim.validate.scores import Score
@@ -13,6 +15,8 @@ SIZE_INCHES = (5.0, 4.2)
 DPI = 100
 BAND = 1.25
 """The shaded band is this factor to either side."""
+FEWEST_TICKS, MOST_TICKS = 3, 7
+_STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7))
 _TIME_METRICS = ("time_us", "us")
 _COLOURS = {"A2": "tab:blue", "A3": "tab:orange"}
 
@@ -68,6 +72,25 @@ def _draw(record_class: RecordClass, scores: Sequence[Score], path: Path) -> Non
                 alpha=0.5,
             )
     axes.set(xscale="log", yscale="log", xlabel="measured, us", ylabel="predicted, us")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(FixedLocator(tick_values(*ends)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        axis.set_minor_locator(NullLocator())
     axes.set_title(record_class.value)
     axes.legend(loc="upper left", fontsize=8)
     figure.savefig(path, metadata={"Software": None})
+
+
+def tick_values(low: float, high: float) -> list[float]:
+    """Round numbers on a logarithmic axis, few enough that their labels stay apart.
+
+    Args:
+        low, high: ends of the axis, above 0.
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in _STEPS:
+        ticks = [step * 10.0**e for e in decades for step in steps if low <= step * 10.0**e <= high]
+        if len(ticks) >= FEWEST_TICKS:
+            return ticks[:: -(-len(ticks) // MOST_TICKS)]
+    linear = map(float, MaxNLocator(FEWEST_TICKS + 1).tick_values(low, high))
+    return [tick for tick in linear if low <= tick <= high]
