@@ -42,7 +42,8 @@ with npusim is mapped to a run where a kernel for it exists, predicted with one 
 parameters, and compared. Nothing is fitted for a class, an operator or a row: what belongs to a
 measurement's source (state of L2, core count, launch of its harness) is one hypothesis for the
 whole source, listed below. `npusim validate --show ID` prints one record with its hypothesis and
-the one `npusim run` command that gives the prediction.
+the `npusim run` command that gives the prediction. Where a source lists several kernels behind
+one time, each is run with a launch of its own and the times are added.
 
 The vendor's tilings are not published. Kernels run with their own default tiling; for matmuls
 the fastest by prediction of the default and the usual base tiles is taken, which is slightly
@@ -60,6 +61,8 @@ _NOT_MODELLED = """\
   and so do MTE3 busy times of kernels whose output is larger than what L2 can take.
 * The rearrangement of int8 weights that are not in NZ, and requests of less than a line that L2
   may serve together: int8 products with ND weights come out slow when large, fast when M is 1.
+* Conflicts of banks inside UB, and the vendor's other way with int8 weights under few rows of
+  floats: those products come out up to 70 % slow.
 * Scalar work beyond loop counters and addresses, and instruction fetch.
 * Attention, convolution, sorting, communication: no kernels yet.
 """

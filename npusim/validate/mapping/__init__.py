@@ -1,5 +1,6 @@
 """Which run stands for a record: one module for each family of operators."""
 
+import re
 from collections.abc import Callable, Mapping
 
 from npusim.validate.mapping import (
@@ -49,6 +50,9 @@ def workload_of(record: Record) -> Workload:
 
 
 def _mapper(op: str) -> Mapper | None:
-    """The mapper of an operator's name, spelt fully or up to its remark in parentheses."""
+    """The mapper of an operator's name: as spelt, without its remark, prefix, or version."""
     name = op.strip().lower()
-    return _MAPPERS.get(name) or _MAPPERS.get(name.partition(" (")[0].strip())
+    plain = name.partition(" (")[0].strip()
+    bare = plain.removeprefix("aclnn")
+    names = (name, plain, bare, re.sub(r"v\d+$", "", bare))
+    return next((_MAPPERS[spelt] for spelt in names if spelt in _MAPPERS), None)

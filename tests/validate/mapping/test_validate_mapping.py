@@ -342,3 +342,8 @@ def test_a_batch_of_int8_products_is_a_grouped_one() -> None:
     params["inputs"] = [[2, 16, 64], [3, 64, 96], [96]]
     why = reason("QuantBatchMatmulV3", params, dtype="float32/int8")
     assert why == "a [2, 16, 64], b [3, 64, 96]: no batch of products"
+
+
+@pytest.mark.parametrize("op", ["Sigmoid", "aclnnSigmoid", "SigmoidV2", "Sigmoid (in place)"])
+def test_names_of_one_operator(op: str) -> None:
+    assert plan(op, {"inputs": [[8, 64]]}).workload.params["op"] == "sigmoid"
