@@ -188,7 +188,8 @@ def _ladder_knobs(record: Record) -> dict[str, Any]:
     if re.search(r"case[6-9]|2 passes", case) or "two rounds" in case:
         knobs |= {"passes": 2}
     if params.get("l2_split") is False:
-        knobs["swizzle"] = 1  # no window of tiles that keeps to L2: row after row
+        # No window of tiles that keeps to L2: row after row.
+        knobs |= {"split": "interleaved", "swizzle": 1}
     if not _unit_flag(record, case):
         knobs["unit_flag"] = False
     if hypothesis_of(record).name == EXAMPLES.name and knobs.get("preload", True):

@@ -17,6 +17,7 @@ from npusim.ops.common.arguments import Arguments
 from npusim.ops.common.fractals import FRACTAL, l0c_bytes, padded_n, round_up
 from npusim.ops.common.operator import Arrays, TensorRole, TensorSpec, Validity
 from npusim.ops.common.raw_inputs import raw_words, values
+from npusim.ops.common.tile_order import Split
 
 DEFAULTS: dict[str, Any] = {
     "groups": 8,
@@ -153,4 +154,5 @@ def tiling(params: GroupedMatmulParams, chip: Chip, overrides: Mapping[str, Any]
     rows, cols = min(_BASE[0], round_up(p.M, FRACTAL)), min(_BASE[1], padded_n(p.dtype, p.N))
     while l0c_bytes(rows, cols) > chip.sizes.l0c:
         rows, cols = round_up(rows // 2, FRACTAL), padded_n(p.dtype, cols // 2)
-    return matmul_tiling(p, chip, {"base_m": rows, "base_n": cols, **overrides}, Limits())
+    own = {"base_m": rows, "base_n": cols, "split": Split.INTERLEAVED.value}
+    return matmul_tiling(p, chip, {**own, **overrides}, Limits())

@@ -4,8 +4,8 @@ The default is the candidate with the least estimated time: rounds of tiles over
 the slowest pipe of one tile, plus the fixpipe where L0C has one buffer. It is an estimate to
 choose by, not a prediction; the timing run predicts.
 
-Tiles are dealt one by one, in bands. Kernels whose published tiling gives each core a rectangle
-say so by ``split``.
+Where the tiles divide into equal rectangles, one for each core, each core gets one, as in the
+tuned kernels whose tiling is published; else the tiles are dealt one by one, in flat bands.
 """
 
 from collections.abc import Iterator, Mapping
@@ -144,21 +144,26 @@ def rearranged(params: MatmulParams, a: bool, b: bool) -> MatmulParams:
 def _with_split(
     params: MatmulParams, t: MatmulTiling, overrides: Mapping[str, Any]
 ) -> MatmulTiling:
-    """How rectangles of tiles are dealt, where the user does not say it."""
-    if t.split is not Split.BLOCKS or min(t.base_m, t.base_n, t.cores) <= 0:
-        return t  # sizes are refused later
+    """How the tiles are dealt, where the user does not say it."""
+    if min(t.base_m, t.base_n, t.cores) <= 0:
+        return t  # refused later
     rows, cols = ceil_div(params.M, t.base_m), ceil_div(params.N, t.base_n)
     grids = [
         (down, t.cores // down)
         for down in range(1, t.cores + 1)
         if t.cores % down == 0 and rows % down == 0 and cols % (t.cores // down) == 0
     ]
+    split = t.split
+    if "split" not in overrides and grids:
+        split = Split.BLOCKS
+    if split is not Split.BLOCKS:
+        return t
     down = t.down
     if not down and grids:
         # The squarest rectangle: its cores load least.
         down = min(grids, key=lambda g: rows // g[0] * t.base_m + cols // g[1] * t.base_n)[0]
     swizzle = t.swizzle if "swizzle" in overrides else rows
-    return replace(t, down=down, swizzle=swizzle)
+    return replace(t, split=split, down=down, swizzle=swizzle)
 
 
 def check(params: MatmulParams, chip: Chip, t: MatmulTiling, limits: Limits = NO_LIMITS) -> None:

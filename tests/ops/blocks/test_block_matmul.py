@@ -98,8 +98,7 @@ def test_cores_get_equal_squarest_rectangles_where_the_tiles_allow_it() -> None:
     found, chip = operator("matmul"), load_chip("A2")
     for side in (1536, 3072, 6144):
         params = found.parse({"M": side, "N": side, "K": side}, chip, Validity.DOCUMENTED)
-        overrides = {"base_m": 128, "base_n": 256, "split": "blocks"}
-        tiling = found.tiling(params, chip, overrides)
+        tiling = found.tiling(params, chip, {"base_m": 128, "base_n": 256})
         assert (tiling.split, tiling.down) == (Split.BLOCKS, 4)
     params = found.parse({"M": 4096, "N": 4096, "K": 512}, chip, Validity.DOCUMENTED)
     tiling = found.tiling(params, chip, {"base_m": 128, "base_n": 256})
