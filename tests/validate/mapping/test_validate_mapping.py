@@ -194,6 +194,9 @@ def test_a_permutation_that_turns_three_axes_round_has_no_kernel() -> None:
         ("Ascend910B @1.8 GHz", "ascend910b2"),
         ("Ascend910B (20 AIC) @1.65 GHz", "ascend910b4"),
         ("Ascend910B4 (20 AIC)", "ascend910b4"),
+        ("Ascend910B (20-core part)", "ascend910b3"),
+        ("Atlas A2/A3 (device not named)", "ascend910b1"),
+        ("Ascend A3-class", "ascend910_9391"),
     ],
 )
 def test_a_part_may_be_named_by_its_size(soc: str, chip: str) -> None:
