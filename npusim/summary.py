@@ -89,7 +89,7 @@ def _stages(records: Records) -> list[dict[str, Any]]:
 
 
 def _pipes(records: Records) -> list[dict[str, Any]]:
-    """Busy and waiting share of the kernel time, a mean over the used cores of each kind."""
+    """Shares of the kernel time by pipe (see `Sums`), a mean over the used cores of each kind."""
     if records.sums is None:
         return []
     program = records.program
@@ -99,10 +99,11 @@ def _pipes(records: Records) -> list[dict[str, Any]]:
     for kind in CoreKind:
         cores = [c for c in range(program.cores) if used[c] and program.kind_of(c) == kind]
         for pipe in PIPES_OF_KIND[kind] if cores else ():
-            busy = float(records.sums.busy[cores, pipe].mean()) / kernel
-            wait = float(records.sums.wait[cores, pipe].mean()) / kernel
-            name = f"{kind.name} {pipe.name}"
-            shares.append({"pipe": name, "busy_share": busy, "wait_share": wait})
+            share: dict[str, Any] = {"pipe": f"{kind.name} {pipe.name}"}
+            for name in ("busy", "active", "wait"):
+                cycles = getattr(records.sums, name)[cores, pipe]
+                share[f"{name}_share"] = float(cycles.mean()) / kernel
+            shares.append(share)
     return shares
 
 

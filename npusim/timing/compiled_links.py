@@ -155,10 +155,12 @@ def finish(
     pipe = state.pipes[slot]
     pipe[FREE] = end
     pipe[LAST_ID] = row_id
+    kind = row["kind"]
+    if out.level[0] >= STAGE and kind in (WORK, TRANSFER):
+        out.active[slot] += max(0, visible - max(start, pipe[SEEN]))
     if visible > pipe[SEEN]:
         pipe[SEEN] = visible
         pipe[SEEN_ID] = row_id
-    kind = row["kind"]
     if out.level[0] >= STAGE:
         if kind in (WORK, TRANSFER):
             out.busy[slot] += end - start

@@ -52,6 +52,7 @@ def engine_result(
     if level >= Level.STAGE:
         sums = Sums(
             busy=out.busy.reshape(-1, PIPES),
+            active=out.active.reshape(-1, PIPES),
             wait=out.wait.reshape(-1, PIPES),
             stage_start=out.stage_start,
             stage_end=out.stage_end,

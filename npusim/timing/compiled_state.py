@@ -115,7 +115,7 @@ class Output(NamedTuple):
 
     Attributes:
         level: (1,) int64, the `Level`. Columns from ``issued`` on are empty below INSTRUCTION.
-        busy, wait: (cores * PIPES,) int64; written from STAGE on, as is all that follows.
+        busy, active, wait: (cores * PIPES,) int64; written from STAGE on, as is all that follows.
         stage_start, stage_end: (stages,) int64.
         hit_bytes, missed_bytes: (paths,) int64, written at every level.
     """
@@ -131,6 +131,7 @@ class Output(NamedTuple):
     issue_pred: np.ndarray
     miss_bytes: np.ndarray
     busy: np.ndarray
+    active: np.ndarray
     wait: np.ndarray
     stage_start: np.ndarray
     stage_end: np.ndarray
@@ -190,6 +191,7 @@ def new_output(rows: int, slots: int, stages: int, level: Level) -> Output:
         issue_pred=np.zeros(full, np.int32),
         miss_bytes=np.zeros(full, np.int32),
         busy=np.zeros(slots, np.int64),
+        active=np.zeros(slots, np.int64),
         wait=np.zeros(slots, np.int64),
         stage_start=np.full(stages, np.iinfo(np.int64).max),
         stage_end=np.zeros(stages, np.int64),

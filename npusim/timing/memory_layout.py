@@ -29,7 +29,10 @@ L_LINE_SHIFT = 7  # log2 of the bytes of a line
 L_HALF_WINDOW = 8  # cycles of half a same-line window
 L_VICTIM_SHARE = 9  # share of victims passed over once
 L_DIRTY_SHARE = 10  # share of foreign lines that are dirty
-LIMITS = 11
+L_WINDOW = 11  # fixed-point bytes that one core may have in flight from HBM
+L_REFILL = 12  # fixed-point bytes per cycle by which that many are free again
+L_SECTOR_MASK = 13  # bytes of a sector, less one
+LIMITS = 14
 
 # State: scalars that change.
 S_CLOCK = 0  # cycle up to which services are counted
@@ -90,20 +93,23 @@ T_FINISH = 2  # service of the class at which its part is through
 T_NEXT = 3  # neighbours in the class, by T_FINISH
 T_BEFORE = 4
 T_MISS_LEFT = 5  # bytes of the miss part that has not begun
-T_HIT_BYTES = 6
-T_MISS_BYTES = 7
-T_WAIT_LO = 8  # cores whose fill must end first
-T_WAIT_HI = 9
-T_HELD = 10  # 1 if its bytes are through and it only waits for fills
-T_READY = 11  # cycle before which its result is not visible
-T_LATENCY = 12
-T_FILLS = 13  # 1 if it is a fill that others may wait for
-T_FIELDS = 14
+T_REST_LEFT = 6  # bytes of it beyond what the core may have in flight
+T_HIT_BYTES = 7
+T_MISS_BYTES = 8
+T_WAIT_LO = 9  # cores whose fill must end first
+T_WAIT_HI = 10
+T_HELD = 11  # 1 if its bytes are through and it only waits for fills
+T_READY = 12  # cycle before which its result is not visible
+T_LATENCY = 13
+T_FILLS = 14  # 1 if it is a fill that others may wait for
+T_FIELDS = 15
 
 # One core.
 K_READING = 0  # serial of its read in flight, NEVER for none
 K_WAITERS = 1  # transfers that wait for its fill
-K_FIELDS = 2
+K_CREDIT = 2  # fixed-point bytes it could request from HBM at once ...
+K_CREDIT_AT = 3  # ... when its last miss ended
+K_FIELDS = 4
 
 # One extent: the lines that one access touched last (see `extents`); number 0 is none.
 A_ADDRESS = 0  # of the access; of a free extent, the next free one
@@ -128,10 +134,11 @@ D_BYPASS = 1
 D_SIZE = 2
 D_HIT_CLASS = 3
 D_MISS_CLASS = 4
-D_HIT_LATENCY = 5
-D_MISS_LATENCY = 6
-D_RUN = 7
-D_RUNS = 8
-D_COUNTS = 9
-D_STRIDES = 13
-D_FIELDS = 17
+D_BURST_CLASS = 5
+D_HIT_LATENCY = 6
+D_MISS_LATENCY = 7
+D_RUN = 8
+D_RUNS = 9
+D_COUNTS = 10
+D_STRIDES = 14
+D_FIELDS = 18

@@ -15,11 +15,13 @@ from npusim.timing.memory_layout import (
     D_RUN,
     D_RUNS,
     D_STRIDES,
+    K_CREDIT,
     K_FIELDS,
     K_READING,
     L_LINE_SHIFT,
     L_LINES,
     L_VICTIM_SHARE,
+    L_WINDOW,
     NEVER,
     PIPES,
     S_FOREIGN,
@@ -92,6 +94,7 @@ def new_memory(program: Program, costs: CostTable, runs: int = 1) -> Memory:
         classes[:, C_CAP + column] = costs.classes[name]
     cores = np.zeros((program.cores, K_FIELDS), dtype=np.int64)
     cores[:, K_READING] = NEVER
+    cores[:, K_CREDIT] = limits[L_WINDOW]
     # Every access takes one serial, and a second one at most where victims are passed over.
     serials = runs * count_transfers(program, costs) * (2 if limits[L_VICTIM_SHARE] else 1) + 1
     line_bytes = 1 << int(limits[L_LINE_SHIFT])
@@ -134,7 +137,11 @@ def count_transfers(program: Program, costs: CostTable) -> int:
 def _flatten_accesses(accesses: np.ndarray) -> np.ndarray:
     flat = np.zeros((len(accesses), D_FIELDS), dtype=np.int64)
     for column, name in enumerate(
-        ("kind", "bypass", "size_bytes", "hit_class", "miss_class", "hit_latency", "miss_latency")
+        (
+            *("kind", "bypass", "size_bytes"),
+            *("hit_class", "miss_class", "burst_class"),
+            *("hit_latency", "miss_latency"),
+        )
     ):
         flat[:, column] = accesses[name]
     flat[:, D_RUN] = accesses["run_bytes"]

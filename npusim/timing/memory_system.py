@@ -10,6 +10,7 @@ from npusim.timing.costs.table import READ, SHARING_LEVELS, WRITE
 from npusim.timing.kernel import kernel
 from npusim.timing.memory_layout import (
     BYTE_SHIFT,
+    D_BURST_CLASS,
     D_BYPASS,
     D_FIELDS,
     D_HIT_CLASS,
@@ -18,9 +19,13 @@ from npusim.timing.memory_layout import (
     D_MISS_CLASS,
     D_MISS_LATENCY,
     D_SIZE,
+    K_CREDIT,
+    K_CREDIT_AT,
     K_FIELDS,
     K_READING,
     K_WAITERS,
+    L_REFILL,
+    L_WINDOW,
     MASK_BITS,
     NEVER,
     PIPES,
@@ -40,6 +45,7 @@ from npusim.timing.memory_layout import (
     T_MISS_BYTES,
     T_MISS_LEFT,
     T_READY,
+    T_REST_LEFT,
     T_WAIT_HI,
     T_WAIT_LO,
     X_AGAIN,
@@ -89,6 +95,7 @@ def submit(memory: Memory, slot: int, access: int, address: int, now: int) -> No
     slots[transfer + T_ACCESS] = access
     slots[transfer + T_HIT_BYTES] = hit
     slots[transfer + T_MISS_BYTES] = missed
+    slots[transfer + T_REST_LEFT] = 0
     slots[transfer + T_HELD] = 0
     slots[transfer + T_READY] = 0
     slots[transfer + T_FILLS] = 0
@@ -110,7 +117,32 @@ def submit(memory: Memory, slot: int, access: int, address: int, now: int) -> No
         join(memory, slot, flow_class, hit << BYTE_SHIFT)
     else:
         slots[transfer + T_MISS_LEFT] = 0
-        join(memory, slot, memory.accesses[record + D_MISS_CLASS], missed << BYTE_SHIFT)
+        _join_miss(memory, slot, missed, now)
+
+
+@kernel
+def _join_miss(memory: Memory, slot: int, missed: int, now: int) -> None:
+    """Begin the miss part of a transfer.
+
+    A core has a bounded number of requests in flight. After a pause it can issue them as fast
+    as its port allows; from then on one follows where another comes back.
+    """
+    transfer = slot * T_FIELDS
+    record = memory.slots[transfer + T_ACCESS] * D_FIELDS
+    flow_class = memory.accesses[record + D_MISS_CLASS]
+    at_once = 0
+    if flow_class != memory.accesses[record + D_BURST_CLASS]:
+        core = slot // PIPES * K_FIELDS
+        free = (now - memory.cores[core + K_CREDIT_AT]) * memory.limits[L_REFILL]
+        credit = min(memory.limits[L_WINDOW], memory.cores[core + K_CREDIT] + free)
+        at_once = min(missed, credit >> BYTE_SHIFT)
+        memory.cores[core + K_CREDIT] = credit - (at_once << BYTE_SHIFT)
+        memory.cores[core + K_CREDIT_AT] = now
+    if at_once:
+        memory.slots[transfer + T_REST_LEFT] = missed - at_once
+        join(memory, slot, memory.accesses[record + D_BURST_CLASS], at_once << BYTE_SHIFT)
+    else:
+        join(memory, slot, flow_class, missed << BYTE_SHIFT)
 
 
 @kernel
@@ -206,10 +238,14 @@ def retire(memory: Memory, now: int, out_slots: Ints) -> int:
         slot = out_slots[i]
         transfer = slot * T_FIELDS
         left = memory.slots[transfer + T_MISS_LEFT]
+        rest = memory.slots[transfer + T_REST_LEFT]
         if left:
             memory.slots[transfer + T_MISS_LEFT] = 0
+            _join_miss(memory, slot, left, now)
+        elif rest:
+            memory.slots[transfer + T_REST_LEFT] = 0
             record = memory.slots[transfer + T_ACCESS] * D_FIELDS
-            join(memory, slot, memory.accesses[record + D_MISS_CLASS], left << BYTE_SHIFT)
+            join(memory, slot, memory.accesses[record + D_MISS_CLASS], rest << BYTE_SHIFT)
         elif memory.slots[transfer + T_WAIT_LO] or memory.slots[transfer + T_WAIT_HI]:
             memory.slots[transfer + T_HELD] = 1
         else:
@@ -234,6 +270,8 @@ def _end_fills(memory: Memory, now: int, out_slots: Ints, ended: int) -> int:
         if slot % PIPES != READ_PIPE:
             continue
         memory.cores[core * K_FIELDS + K_READING] = NEVER
+        if memory.slots[transfer + T_MISS_BYTES]:
+            memory.cores[core * K_FIELDS + K_CREDIT_AT] = now
         if memory.slots[transfer + T_FILLS]:
             if core < MASK_BITS:
                 memory.state[S_FILLING_LO] &= ~(1 << core)

@@ -95,11 +95,14 @@ class Sums:
         busy, wait: (cores, pipes) int64 cycles: rows at work (synchronisation, launch and end
             apart), and rows at the head of their pipe that waited for a flag, a counter or
             visible work.
+        active: (cores, pipes) int64 cycles in which a pipe has work whose result is not visible
+            yet, latencies included: what the device's own counters show of a pipe.
         stage_start, stage_end: (stages,) int64 cycles of the first start and the last end of a
             stage's rows.
     """
 
     busy: np.ndarray
+    active: np.ndarray
     wait: np.ndarray
     stage_start: np.ndarray
     stage_end: np.ndarray

@@ -35,10 +35,14 @@ from npusim.timing.memory_layout import (
     D_KIND,
     D_RUN,
     D_STRIDES,
+    K_CREDIT,
+    K_CREDIT_AT,
     K_FIELDS,
     K_READING,
     L_HALF_WINDOW,
     L_LINE_SHIFT,
+    L_SECTOR_MASK,
+    L_WINDOW,
     MASK_BITS,
     NEVER,
     S_EXTENTS,
@@ -130,7 +134,8 @@ def _walk(memory: Memory, core: int, access: int, address: int, now: int, extent
     shift = memory.limits[L_LINE_SHIFT]
     kind = accesses[record + D_KIND]
     mark = extent << 1 | (0 if kind == READ else 1)
-    visits = absent = missed = lines = 0
+    sector_mask = memory.limits[L_SECTOR_MASK]
+    visits = absent = missed = fetched = lines = 0
     group = group_lines = 0
     for i in range(accesses[record + D_COUNTS]):
         for j in range(accesses[record + D_COUNTS + 1]):
@@ -149,14 +154,18 @@ def _walk(memory: Memory, core: int, access: int, address: int, now: int, extent
                         group_lines += 1
                         if stamp == 0:
                             absent += 1
-                            missed += min(stop, (line + 1) << shift) - max(start, line << shift)
+                            low = max(start, line << shift)
+                            high = min(stop, (line + 1) << shift)
+                            # A write of whole sectors needs nothing of what was there.
+                            if kind != WRITE or (low | high) & sector_mask:
+                                missed += high - low
+                                fetched += 1
                         if extent:
                             memory.lines[line] = mark | (stamp & 1)
                     start += accesses[record + D_STRIDES + 3]
     lines += _leave(memory, core, now, kind, extent, group, group_lines)
-    if kind != WRITE:
-        memory.scratch[X_MISS_BYTES] = missed
-        memory.state[S_FETCHED] += absent
+    memory.scratch[X_MISS_BYTES] = missed
+    memory.state[S_FETCHED] += fetched
     if extent:
         memory.state[S_RESIDENT] += absent
         complete(memory, extent, lines, visits + group_lines)
@@ -243,5 +252,7 @@ def forget_times(memory: Memory) -> None:
         forget_readers(memory, extent)
     for core in range(len(memory.cores) // K_FIELDS):
         memory.cores[core * K_FIELDS + K_READING] = NEVER
+        memory.cores[core * K_FIELDS + K_CREDIT] = memory.limits[L_WINDOW]
+        memory.cores[core * K_FIELDS + K_CREDIT_AT] = 0
     for field in (S_QUEUE, S_WRITTEN_BACK, S_FETCHED, S_PAST):
         memory.state[field] = 0

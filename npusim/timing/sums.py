@@ -22,17 +22,20 @@ def sums_of(program: Program, costs: CostTable, columns: Columns) -> Sums:
     A row waits from the moment it is issued and its pipe is free until it starts; it is busy
     from its start to its end unless it synchronises, drains or is the launch.
     """
-    issued, end = columns.issued, columns.end
-    assert issued is not None and end is not None
+    issued, end, visible = columns.issued, columns.end, columns.visible
+    assert issued is not None and end is not None and visible is not None
     n = program.executed
     numbers = row_numbers(program, costs)
     length = program.block_length[program.block]
     core = np.repeat(program.core.astype(np.int64), length)
     queue = core * PIPES + costs.rows["pipe"][numbers]
-    ready = np.maximum(issued[:n], _end_before(queue, end[:n]))
-    waited = columns.start[:n] - ready
+    start = columns.start[:n]
+    waited = start - np.maximum(issued[:n], _before(queue, end[:n]))
     idle = np.array([int(op) for op in (*SYNC_OPCODES, Opcode.LAUNCH, Opcode.END)])
-    worked = np.where(np.isin(costs.rows["opcode"][numbers], idle), 0, end[:n] - columns.start[:n])
+    works = ~np.isin(costs.rows["opcode"][numbers], idle)
+    worked = np.where(works, end[:n] - start, 0)
+    # Column `visible` never falls along a pipe, so this adds up the union of [start, visible).
+    shown = np.maximum(0, visible[:n] - np.maximum(start, _before(queue, visible[:n])))
     slots = program.cores * PIPES
     stages = len(program.stages)
     stage_start = np.full(stages, np.iinfo(np.int64).max)
@@ -42,6 +45,7 @@ def sums_of(program: Program, costs: CostTable, columns: Columns) -> Sums:
     np.maximum.at(stage_end, stage, end[:n])
     return Sums(
         busy=_add_up(queue, worked, slots),
+        active=_add_up(queue, np.where(works, shown, 0), slots),
         wait=_add_up(queue, waited, slots),
         stage_start=stage_start,
         stage_end=stage_end,
@@ -76,12 +80,12 @@ def append_tail(program: Program, costs: CostTable, columns: Columns) -> int:
     return end
 
 
-def _end_before(queue: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """End of the row before each row in its queue, 0 for the first."""
+def _before(queue: np.ndarray, time: np.ndarray) -> np.ndarray:
+    """The time of the row before each row in its queue, 0 for the first."""
     order = np.argsort(queue, kind="stable")
     same = queue[order[1:]] == queue[order[:-1]]
     before = np.zeros(len(queue), dtype=np.int64)
-    before[order[1:][same]] = end[order[:-1][same]]
+    before[order[1:][same]] = time[order[:-1][same]]
     return before
 
 

@@ -17,7 +17,7 @@ from npusim.timing.options import CacheState
 from npusim.validate.classes import RecordClass, class_of, unscored
 from npusim.validate.mapping import workload_of
 from npusim.validate.records import Record
-from npusim.validate.sources import START_SPREAD, Hypothesis, hypothesis_of
+from npusim.validate.sources import Hypothesis, hypothesis_of
 from npusim.validate.workload import KernelKind, Launch, NotMapped, Unmapped, Workload
 
 _PARTS = (
@@ -83,7 +83,7 @@ def _kernel_plan(record: Record, workload: Workload, hypothesis: Hypothesis, chi
     launch = launch_set(hypothesis, chip, workload)
     alternative = None
     if hypothesis.alternative:
-        alternative = {**START_SPREAD, **hypothesis.alternative_set, **launch, **workload.chip_set}
+        alternative = {**hypothesis.alternative_set, **launch, **workload.chip_set}
     return Plan(
         record=record,
         workload=workload,
@@ -91,7 +91,7 @@ def _kernel_plan(record: Record, workload: Workload, hypothesis: Hypothesis, chi
         record_class=class_of(record, workload, hypothesis),
         chip=chip,
         family=_chip_facts(chip).family,
-        chip_set={**START_SPREAD, **hypothesis.chip_set, **launch, **workload.chip_set},
+        chip_set={**hypothesis.chip_set, **launch, **workload.chip_set},
         alternative_set=alternative,
         unscored=unscored(record.id) or workload.unscored,
     )
@@ -124,7 +124,7 @@ def launch_set(hypothesis: Hypothesis, chip: str, workload: Workload) -> dict[st
     if workload.launch is Launch.JOINED:
         kind = workload.kind.value
         return {f"launch.{kind}.head_us": 0.0, f"launch.{kind}.tail_us": 0.0}
-    total = hypothesis.launch_us[started_as]
+    total = hypothesis.launch_us.get(started_as, sum(facts.launch[started_as]))
     cores = _cores(chip, hypothesis, workload)
     total += cores * hypothesis.core_us
     if workload.launch is Launch.TEMPLATE:

@@ -34,7 +34,9 @@ class Timing:
 
     Attributes:
         task_us, kernel_us: with and without launch and tail.
-        pipes: mean busy time over used cores, us, by names like ``AIC MTE2``.
+        pipes: mean time in which a pipe is active (see `Sums`) over used cores, us, by names like
+            ``AIC MTE2``: published pipe times hold latencies too. One core's loads of 8 KiB, two
+            at a time, take 350 cycles each, its additions 22 more than their repeats.
     """
 
     task_us: float
@@ -223,7 +225,7 @@ def _job(task: _Task, chip_set: dict[str, float], l2: CacheState) -> Job:
 
 
 def timing_of(records: Records) -> Timing:
-    """Task and kernel time and the busy times of a run's pipes."""
+    """Task and kernel time and the active times of a run's pipes."""
     pipes: dict[str, float] = {}
     program = records.program
     used = np.diff(program.core_start) > 0
@@ -231,6 +233,6 @@ def timing_of(records: Records) -> Timing:
         for kind in CoreKind:
             cores = [c for c in range(program.cores) if used[c] and program.kind_of(c) == kind]
             for pipe in PIPES_OF_KIND[kind] if cores else ():
-                cycles = float(records.sums.busy[cores, pipe].mean())
+                cycles = float(records.sums.active[cores, pipe].mean())
                 pipes[f"{kind.name} {pipe.name}"] = records.clock.us(cycles)
     return Timing(records.time_us, records.kernel_us, pipes)

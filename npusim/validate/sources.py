@@ -16,10 +16,6 @@ Overrides = Mapping[str, float]
 
 
 _V, _C, _M = KernelKind.VECTOR, KernelKind.CUBE, KernelKind.MIXED
-ISOLATED: Mapping[KernelKind, float] = {_V: 1.4, _C: 1.4, _M: 5.1}
-"""Launch and tail of a kernel by itself: the chip files' 1.9 and 5.5 us less the spread of starts,
-which is counted apart here."""
-
 TEMPLATE_US = 1.5
 TEMPLATE_CORE_US = 0.15
 """Kernels with tiling data take 1 to 2 us more on one core and 6 to 8 us more on forty: every
@@ -55,7 +51,8 @@ class Hypothesis:
         reason: why these assumptions.
         chip_set: chip parameters that the source fixes, such as its core count.
         alternative, alternative_set: a second reading that is shown beside the first.
-        launch_us: launch and tail together by kind of kernel; without the spread of starts.
+        launch_us: launch and tail together by kind of kernel, without the spread of starts, where
+            they are not the chip's own.
         core_us: launch that every used core adds, for all kernels.
         template_us, template_core_us: what kernels with tiling data add, once and per used core.
         in_network: kernels were timed between others of a network.
@@ -67,7 +64,7 @@ class Hypothesis:
     chip_set: Overrides = field(default_factory=dict)
     alternative: str = ""
     alternative_set: Overrides = field(default_factory=dict)
-    launch_us: Mapping[KernelKind, float] = field(default_factory=lambda: ISOLATED)
+    launch_us: Mapping[KernelKind, float] = field(default_factory=dict)
     core_us: float = 0.0
     template_us: float = TEMPLATE_US
     template_core_us: float = TEMPLATE_CORE_US
@@ -83,9 +80,6 @@ class Hypothesis:
         """Whether a prediction is a span from warm to cold."""
         return len(self.states) > 1
 
-
-START_SPREAD: Overrides = {"launch.skew_us": 0.5}
-"""Cores of a device never start in step: every run has seeded offsets up to this."""
 
 _COLD = (State(CacheState.COLD),)
 _CLEARED = (State(CacheState.COLD, dirty_share=0.05),)
@@ -124,7 +118,7 @@ EXAMPLES = Hypothesis(
     states=_COLD,
     reason="one launch after the inputs were copied in; task time exceeds the mean core time by "
     "3 to 4 us",
-    launch_us={_V: 3.5, _C: 3.5, _M: 5.1},
+    launch_us={_V: 3.5, _C: 3.5},
 )
 GUIDE = Hypothesis(
     name="asc-devkit guide",

@@ -18,6 +18,7 @@ from npusim.timing.memory_layout import (
     L_L2_WRITE,
     L_LINE_SHIFT,
     L_LINES,
+    L_SECTOR_MASK,
     L_WRITE_BACK_USE,
     LIMITS,
     NEVER,
@@ -48,6 +49,7 @@ def limits(
     mixed: float = 1.0,
     write_back_share: float = 0.5,
     half_window: int = 1 << 30,
+    sector_bytes: int = 1,
 ) -> np.ndarray:
     """Capacities in bytes per cycle."""
     values = np.zeros(LIMITS, dtype=np.int64)
@@ -60,6 +62,7 @@ def limits(
     values[L_LINES] = lines
     values[L_LINE_SHIFT] = 9
     values[L_HALF_WINDOW] = half_window
+    values[L_SECTOR_MASK] = sector_bytes - 1
     return values
 
 
@@ -79,16 +82,23 @@ def access(
     bypass: bool = False,
     hit_class: int = 0,
     miss_class: int = 0,
+    burst_class: int | None = None,
     hit_latency: int = 0,
     miss_latency: int = 0,
 ) -> tuple[object, ...]:
-    """One `ACCESS` record; ``levels`` are (count, stride in bytes), outermost first."""
+    """One `ACCESS` record; ``levels`` are (count, stride in bytes), outermost first.
+
+    Args:
+        burst_class: of what finds no requests in flight; None as ``miss_class``.
+    """
     padding = 4 - len(levels)
     counts = (*[1] * padding, *(c for c, _ in levels))
     strides = (*[0] * padding, *(s for _, s in levels))
     size = run * int(np.prod(counts))
     latencies = (hit_latency, miss_latency)
-    return (kind, int(bypass), 0, size, hit_class, miss_class, *latencies, run, counts, strides)
+    burst = miss_class if burst_class is None else burst_class
+    classes = (hit_class, miss_class, burst)
+    return (kind, int(bypass), 0, size, *classes, *latencies, run, counts, strides)
 
 
 def same_for_every_sharing(cap: float, l2_read: float) -> list[tuple[float, float, float, float]]:

@@ -22,11 +22,15 @@ from npusim.timing.memory_layout import (
     L_L2_WRITE,
     L_LINE_SHIFT,
     L_LINES,
+    L_REFILL,
+    L_SECTOR_MASK,
     L_VICTIM_SHARE,
+    L_WINDOW,
     L_WRITE_BACK_USE,
     LIMITS,
     SHARE_SHIFT,
 )
+from npusim.units import RATE_ONE
 
 _PACKED = 4
 _UNIT_FLAG_ARG = {Opcode.MMAD: 4, Opcode.FIXPIPE: 2}
@@ -86,9 +90,13 @@ def memory_limits(chip: Chip) -> Array:
     limits[L_WRITE_BACK_USE] = round(USE_ONE * chip.hbm.read_bw_gbps / chip.hbm.write_bw_gbps)
     limits[L_LINES] = chip.l2.size_bytes // chip.l2.line_bytes
     limits[L_LINE_SHIFT] = chip.l2.line_bytes.bit_length() - 1
+    limits[L_SECTOR_MASK] = chip.l2.sector_bytes - 1
     limits[L_HALF_WINDOW] = max(1, chip.l2.same_line_window_cycles // 2)
     limits[L_VICTIM_SHARE] = round(chip.l2.irregular_victim_share * (1 << SHARE_SHIFT))
     limits[L_DIRTY_SHARE] = round(chip.l2.dirty_share * (1 << SHARE_SHIFT))
+    # Little's law: so many requests in flight give one core its rate at the latency of a miss.
+    limits[L_REFILL] = round(chip.l2.core_miss_bytes_per_cycle * RATE_ONE)
+    limits[L_WINDOW] = limits[L_REFILL] * round(chip.l2.miss_latency_cycles)
     return limits
 
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from npusim.isa.patterns import Pattern
+from npusim.timing.costs.batch import Array
 from npusim.timing.costs.table import MAX_GM_LEVELS
 
 
@@ -21,6 +22,8 @@ class Footprint:
         requests: lines asked for, once for each burst.
         lines: different lines.
         first_bytes: bytes that are the first of the access in their line.
+        torn_lines, torn_bytes: lines of which the first burst there covers no whole sectors, and
+            its bytes in them.
         unaligned: share of bursts that do not start on their natural boundary.
         port_bytes: bytes through the port; broadcasts count each time.
         matrix_rows: rows of the ND matrix, as an ND2NZ copy walks it.
@@ -33,13 +36,17 @@ class Footprint:
     requests: int
     lines: int
     first_bytes: int
+    torn_lines: int
+    torn_bytes: int
     unaligned: float
     port_bytes: int
     matrix_rows: int
 
 
 @lru_cache(maxsize=65536)
-def footprint(pattern: Pattern, phase: int, line_bytes: int, alignment_bytes: int) -> Footprint:
+def footprint(
+    pattern: Pattern, phase: int, line_bytes: int, alignment_bytes: int, sector_bytes: int = 1
+) -> Footprint:
     """The footprint of a pattern that starts ``phase`` bytes into a line.
 
     Args:
@@ -58,6 +65,7 @@ def footprint(pattern: Pattern, phase: int, line_bytes: int, alignment_bytes: in
     fresh = np.concatenate([[-1], np.maximum.accumulate(last)[:-1]]) + 1
     new_lines = np.maximum(0, last - np.maximum(first, fresh) + 1)
     new_bytes = np.maximum(0, starts + run - np.maximum(starts, fresh * line_bytes))
+    torn_lines, torn_bytes = _torn(starts, starts + run, fresh, line_bytes, sector_bytes)
     padding = (1,) * (MAX_GM_LEVELS - len(levels))
     return Footprint(
         run_bytes=run,
@@ -67,10 +75,27 @@ def footprint(pattern: Pattern, phase: int, line_bytes: int, alignment_bytes: in
         requests=int((last - first + 1).sum()),
         lines=int(new_lines.sum()),
         first_bytes=int(new_bytes.sum()),
+        torn_lines=torn_lines,
+        torn_bytes=torn_bytes,
         unaligned=float(np.count_nonzero(starts % natural) / len(starts)),
         port_bytes=pattern.size_bytes,
         matrix_rows=pattern.levels[-2][0] if len(pattern.levels) > 1 else 1,
     )
+
+
+def _torn(
+    starts: Array, ends: Array, fresh: Array, line_bytes: int, sector_bytes: int
+) -> tuple[int, int]:
+    """Lines, and bytes in them, that a burst is the first to touch without covering sectors."""
+    first, last = starts // line_bytes, (ends - 1) // line_bytes
+    torn_lines = torn_bytes = 0
+    for line, wanted in ((first, first >= fresh), (last, (last >= fresh) & (last > first))):
+        low = np.maximum(starts, line * line_bytes)
+        high = np.minimum(ends, (line + 1) * line_bytes)
+        torn = wanted & ((low % sector_bytes != 0) | (high % sector_bytes != 0))
+        torn_lines += int(np.count_nonzero(torn))
+        torn_bytes += int((high - low)[torn].sum())
+    return torn_lines, torn_bytes
 
 
 def _bursts(pattern: Pattern) -> tuple[int, list[tuple[int, int]]]:

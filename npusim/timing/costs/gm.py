@@ -156,7 +156,13 @@ class AccessPrices:
 
     def _record(self, key: AccessKey) -> tuple[object, ...]:
         chip = self.chip
-        shape = footprint(key.pattern, key.phase, chip.l2.line_bytes, chip.hbm.alignment_bytes)
+        shape = footprint(
+            key.pattern,
+            key.phase,
+            chip.l2.line_bytes,
+            chip.hbm.alignment_bytes,
+            chip.l2.sector_bytes,
+        )
         size = shape.port_bytes
         setup, moving = port_cycles(chip, key, shape, self._section(key.path))
         # Rounded up: a transfer alone must not take a cycle more than its port does.
@@ -174,19 +180,35 @@ class AccessPrices:
             if kind == ATOMIC:
                 miss = self._flow(self._miss_cap(cap), 0, l2_use, hbm_use)
             else:
-                through = hbm_use * chip.hbm.read_bw_gbps / chip.hbm.write_bw_gbps
-                miss = self._flow(cap, 0, 0, max(1, round(through)))
+                miss = self._write_miss(key, shape, cap, l2_use, hbm_use)
+            burst = miss
             hit_latency = miss_latency = ceil(chip.l2.write_latency_cycles + waiting)
         else:
             kind = READ
             hit = self._shared_flows(cap, read_use, l2_use)
             miss = self._flow(self._miss_cap(cap), read_use, 0, hbm_use)
+            burst = self._flow(cap, read_use, 0, hbm_use)
             hit_latency = ceil(chip.l2.hit_latency_cycles + waiting)
             miss_latency = ceil(chip.l2.miss_latency_cycles + waiting)
         return (
-            *(kind, int(key.bypass), int(key.path), size, hit, miss, hit_latency, miss_latency),
+            *(kind, int(key.bypass), int(key.path), size, hit, miss, burst),
+            *(hit_latency, miss_latency),
             *(shape.run_bytes, shape.counts, shape.strides),
         )
+
+    def _write_miss(
+        self, key: AccessKey, shape: Footprint, cap: int, l2_use: int, hbm_use: int
+    ) -> int:
+        """Bytes past L2, or bytes that tear sectors of absent lines, which are fetched first."""
+        hbm = self.chip.hbm
+        if key.bypass:
+            through = hbm_use * hbm.read_bw_gbps / hbm.write_bw_gbps
+            return self._flow(cap, 0, 0, max(1, round(through)))
+        if not shape.torn_lines:
+            return self._flow(cap, 0, l2_use, 0)
+        fetched = shape.torn_lines * self.chip.l2.line_bytes / shape.torn_bytes
+        fill = round(self.chip.l2.core_miss_bytes_per_cycle * RATE_ONE / fetched)
+        return self._flow(min(cap, fill), 0, l2_use, max(1, round(fetched * USE_ONE)))
 
     def _miss_cap(self, cap: int) -> int:
         return min(cap, round(self.chip.l2.core_miss_bytes_per_cycle * RATE_ONE))

@@ -57,6 +57,7 @@ ACCESS = np.dtype(
         ("size_bytes", np.int64),
         ("hit_class", np.int64),
         ("miss_class", np.int64),
+        ("burst_class", np.int64),
         ("hit_latency", np.int64),
         ("miss_latency", np.int64),
         ("run_bytes", np.int64),
@@ -72,7 +73,9 @@ ACCESS = np.dtype(
 * ``size_bytes``: bytes through the port, repeated reads of one byte counted each time.
 * ``hit_class``: flow class of bytes that L2 serves. For a READ it is the first of
   `SHARING_CLASSES` consecutive classes, one for each degree of sharing.
-* ``miss_class``: flow class of bytes that HBM serves.
+* ``miss_class``: flow class of bytes that HBM serves, as fast as one core's requests in flight
+  allow.
+* ``burst_class``: the same for the first of them, which find no requests in flight.
 * ``hit_latency``, ``miss_latency`` [cycles]: from the end to the visible result; a WRITE has
   the same value in both.
 * ``run_bytes``, ``counts``, ``strides`` [bytes]: what it touches: contiguous runs at every
