@@ -55,6 +55,10 @@ class TensorError(NpusimError):
     """A tensor file is missing, malformed, or of the wrong dtype or shape."""
 
 
+MOST_NAMES = 60
+"""Names that a message lists at most."""
+
+
 def near_matches(word: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: what is spelt like it, else all there is.
 
@@ -66,4 +70,6 @@ def near_matches(word: str, known: Iterable[str]) -> str:
     near = get_close_matches(word.lower(), names, n=3, cutoff=0.6)
     if near:
         return f"near matches: {', '.join(near)}"
-    return f"known: {', '.join(names)}"
+    more = len(names) - MOST_NAMES
+    tail = [f"and {more} more"] if more > 0 else []
+    return f"known: {', '.join([*names[:MOST_NAMES], *tail])}"

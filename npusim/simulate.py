@@ -147,7 +147,10 @@ def resolve(request: RunRequest) -> Job:
     """
     op = operator(request.op)
     case = find_case(op, request.case) if request.case is not None else None
-    chip = load_chip(request.chip or (case.chip if case else DEFAULT_CHIP), request.chip_set)
+    name = request.chip
+    if name is None:
+        name = case.chip if case else DEFAULT_CHIP
+    chip = load_chip(name, request.chip_set)
     chip.require_runnable()
     raw = {**(case.params if case else {}), **request.params}
     return make_job(request, op.parse(raw, chip, request.validity), chip, case, raw)

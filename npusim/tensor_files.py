@@ -76,7 +76,8 @@ def read_tensors(folder: Path, wanted: Mapping[str, DType]) -> dict[str, np.ndar
         TensorError: the folder, a file or a manifest cannot be read, or a dtype differs.
     """
     if not folder.is_dir():
-        raise TensorError(f"input folder {folder} does not exist")
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise TensorError(f"input folder {folder} {what}")
     manifest = _read_manifest(folder)
     found: dict[str, np.ndarray] = {}
     for name, dtype in wanted.items():

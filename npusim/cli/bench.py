@@ -9,7 +9,7 @@ from npusim.cli.listing import Json
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("bench")(bench)
+    app.command("bench", short_help="Measure npusim itself on this machine.")(bench)
 
 
 def bench(

@@ -12,13 +12,16 @@ Text = str | None
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("check")(check)
+    app.command("check", short_help="Look for races, deadlock and overruns.")(check)
 
 
 def check(
     what: Annotated[str, typer.Argument(help="Operator, or a file with a printed program.")],
     case: Annotated[Text, typer.Option(help="Named workload; all of them if left out.")] = None,
-    param: Annotated[list[str] | None, typer.Option("-p", "--param", help="NAME=VALUE.")] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--param", help="Parameter: NAME=VALUE; see 'npusim ops OP'."),
+    ] = None,
     chip: Annotated[Text, typer.Option(help="Chip or alias: A2, A3, 950 ...")] = None,
     tiling: Annotated[Path | None, typer.Option(help="TOML file of tiling knobs.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of random control tensors.")] = 0,

@@ -9,17 +9,28 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
-    app.command("ops")(ops)
+    app.command("ops", short_help="List the operators, or the parameters of one.")(ops)
     app.command("cases")(cases)
-    app.command("chips")(chips)
-    app.command("numerics")(numerics)
+    app.command("chips", short_help="List the chips, or the numbers of one.")(chips)
+    app.command("numerics", short_help="List the choices of the arithmetic model.")(numerics)
 
 
-def ops(json: Json = False) -> None:
-    """List the operators."""
+def ops(
+    name: Annotated[str | None, typer.Argument(help="Operator; all if left out.")] = None,
+    json: Json = False,
+) -> None:
+    """List the operators, or the parameters of one with their defaults."""
     from npusim.cli.output import print_json, print_table
-    from npusim.ops.registry import operators
+    from npusim.ops.registry import operator, operators
 
+    if name is not None:
+        defaults = operator(name).defaults
+        if json:
+            print_json([{"name": p, "default": _plain(value)} for p, value in defaults.items()])
+        else:
+            table = [[p, "" if value is None else str(value)] for p, value in defaults.items()]
+            print_table(f"parameters of {name}", ["parameter", "default"], table)
+        return
     rows = operators()
     if json:
         print_json([{"name": name, "summary": summary} for name, summary in rows])
@@ -162,6 +173,10 @@ def numerics(
 
 def _others(entry: dict[str, Any]) -> str:
     return ", ".join(text for text in entry["choices"] if text != entry["value"])
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def _params(params: dict[str, Any]) -> str:

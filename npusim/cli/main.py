@@ -3,8 +3,11 @@
 Exit status: 0 success, 1 a failed check, 2 a user's mistake.
 """
 
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
+from typing import Annotated
 
 import typer
 from typer.main import get_command
@@ -24,13 +27,41 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def print_version(wanted: bool) -> None:
+    """Print the version and exit, if that is wanted."""
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"npusim {version('npusim')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Predicts how long kernels take on Ascend NPUs and computes what they compute."""
+
+
 for module in (run, check, report, listing, selftest, warmup, validate, bench):
     module.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit the process with its status."""
+    """Run one command and exit the process with its status; being told to end is as Ctrl-C."""
+    signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(run_command(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def run_command(arguments: list[str]) -> int:
@@ -54,6 +85,9 @@ def run_command(arguments: list[str]) -> int:
     except Exception as error:
         if type(error).__name__ == "Abort":
             return _mistake("interrupted; nothing half-written is left behind")
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(str(error), file=sys.stderr)
+            return USER_MISTAKE
         if hasattr(error, "format_message"):
             return _mistake(error.format_message().replace("\n", " "))
         raise

@@ -12,8 +12,8 @@ Folder = Annotated[Path, typer.Argument(help="Run folder, as 'npusim run' writes
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
-    app.command("report")(report)
-    app.command("diff")(diff)
+    app.command("report", short_help="Print a run again and redraw it.")(report)
+    app.command("diff", short_help="Say what differs between two runs.")(diff)
 
 
 def report(folder: Folder, json: Json = False) -> None:

@@ -12,13 +12,16 @@ Text = str | None
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("run")(run)
+    app.command("run", short_help="Run an operator: its time and its values.")(run)
 
 
 def run(
     op: Annotated[str, typer.Argument(help="Operator; see 'npusim ops'.")],
     case: Annotated[Text, typer.Option(help="Named workload; see 'npusim cases OP'.")] = None,
-    param: Annotated[list[str] | None, typer.Option("-p", "--param", help="NAME=VALUE.")] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--param", help="Parameter: NAME=VALUE; see 'npusim ops OP'."),
+    ] = None,
     chip: Annotated[Text, typer.Option(help="Chip or alias: A2, A3, 950 ...")] = None,
     mode: Annotated[Text, typer.Option(help="values, time or both.")] = None,
     l2: Annotated[Text, typer.Option(help="L2 at the start: cold or warm.")] = None,
@@ -53,13 +56,11 @@ def run(
     from npusim.reports.summary import print_summary
     from npusim.simulate import SanitizerError, resolve, simulate
     from npusim.summary import summarise
-    from npusim.tensor_files import read_tensors
 
     given = dict(locals())
     job = resolve(_request(given))
     if inputs is not None:
-        specs = {t.name: t.dtype for t in job.operator.tensors(job.params)}
-        job = job.with_inputs(read_tensors(inputs, specs))
+        job = job.with_inputs(_given_tensors(job, inputs))
     folder = out if out is not None else default_folder(job)
     require_writable(folder)
     label = "sanitizer: " + job.operator.name
@@ -83,6 +84,23 @@ def run(
     compared = (finished.differing, finished.orders_differing)
     if any(count for found in compared for count in (found or {}).values()):
         raise typer.Exit(1)
+
+
+def _given_tensors(job: Any, folder: Path) -> dict[str, Any]:
+    """The operator's tensors in a folder; one that holds none of them is a mistake."""
+    from npusim.errors import TensorError
+    from npusim.ops.common.operator import TensorRole
+    from npusim.tensor_files import read_tensors
+
+    specs = job.operator.tensors(job.params)
+    wanted = {t.name: t.dtype for t in specs if t.role is not TensorRole.OUTPUT}
+    found = read_tensors(folder, wanted)
+    if wanted and not found:
+        raise TensorError(
+            f"input folder {folder} holds no tensor of {job.operator.name} (NAME.npy, NAME.bin or "
+            f"a manifest); its inputs: {', '.join(wanted)}"
+        )
+    return found
 
 
 def trace_filter(job: Any, cores: Text, window: Text) -> Any:
@@ -126,7 +144,7 @@ def _request(given: dict[str, Any]) -> Any:
         numerics=key_texts(given["numerics"] or [], "--numerics"),
         engine=choose(Engine, given["engine"], "--engine"),
         level=choose(Level, given["level"], "--level"),
-        order=Order.PROGRAM if both else choose(Order, given["order"], "--order"),
+        order=Order.PROGRAM if both else choose(Order, given["order"], "--order", ["both"]),
         both_orders=both,
         validity=choose(Validity, given["validity"], "--validity"),
         seed=given["seed"],

@@ -10,7 +10,7 @@ from npusim.cli.listing import Json
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("selftest")(selftest)
+    app.command("selftest", short_help="Run every numerics vector.")(selftest)
 
 
 def selftest(

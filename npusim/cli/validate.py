@@ -1,5 +1,6 @@
 """``npusim validate``: predicted against published device times."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("validate")(validate)
+    app.command("validate", short_help="Predictions against published times.")(validate)
 
 
 def validate(
@@ -34,7 +35,7 @@ def validate(
     table: Annotated[
         Path | None, typer.Option(help="Write the table that --check compares with.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     json: Json = False,
 ) -> None:
     """Predict every published measurement that can be mapped, and say how far off it is."""
@@ -46,6 +47,7 @@ def validate(
     if show is not None:
         _show(path, show)
         return
+    _require_places(publish, table)
     only = validation.quick_ids() if quick else None
     with _progress(quiet=json) as progress:
         found = validation.validate(path, only=only, workers=workers, progress=progress)
@@ -63,6 +65,24 @@ def validate(
         _check(found, "quick" if quick else "full")
 
 
+def _require_places(folder: Path | None, file: Path | None) -> None:
+    """Refuse what cannot be written before the minute that the records take."""
+    from npusim.errors import ParameterError
+
+    for option, place in (("--publish", folder), ("--table", file and file.parent)):
+        if place is None:
+            continue
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ParameterError(f"{option} {place}: cannot be written ({reason})") from None
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise ParameterError(f"{option} {place}: cannot be written (permission denied)")
+    if file is not None and file.is_dir():
+        raise ParameterError(f"--table {file}: is a folder; give a file")
+
+
 def _show(path: Path, record_id: str) -> None:
     from npusim.errors import ParameterError, near_matches
     from npusim.validate.records import read_records
@@ -73,7 +93,7 @@ def _show(path: Path, record_id: str) -> None:
     file = read_records(path)
     known = [r.id for r in file.records] + [u.id for u in file.unreadable]
     if record_id not in known:
-        raise ParameterError(f"no record '{record_id}' ({near_matches(record_id, known)[:300]})")
+        raise ParameterError(f"no record '{record_id}' ({near_matches(record_id, known)})")
     found = run(path, only=[record_id], workers=1)
     record = next((r for r in file.records if r.id == record_id), None)
     why = next((u.why for u in file.unreadable if u.id == record_id), None)

@@ -5,7 +5,7 @@ import typer
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("warmup")(warmup)
+    app.command("warmup", short_help="Compile now, so that later runs start at once.")(warmup)
 
 
 def warmup() -> None:
