@@ -25,6 +25,7 @@ _PARTS = (
     (r"910b2\b", "ascend910b2"),
     (r"910b3\b", "ascend910b3"),
     (r"910b4\b", "ascend910b4"),
+    (r"\ba2\b", "ascend910b1"),
     (r"910c|910_93|a3\b", "ascend910_9391"),
     (r"950", "ascend950pr_9589"),
 )
@@ -200,7 +201,7 @@ def _from_soc(soc: str) -> str:
 def _by_size(soc: str) -> str:
     """The first 910B part with the cores, and the clock, that its name states."""
     stated = {
-        "aic": re.search(r"(\d+) aic", soc.lower()),
+        "aic": re.search(r"(\d+)(?: aic|-core)", soc.lower()),
         "aiv": re.search(r"(\d+) aiv", soc.lower()),
         "clock_mhz": re.search(r"(\d+(?:\.\d+)?) ?ghz", soc.lower()),
     }
