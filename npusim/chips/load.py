@@ -23,6 +23,8 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 
 _HEADER_KEYS = ("name", "family", "architecture", "description", "inherits")
 _SOURCES_FILE = "sources.toml"
+_FOLLOWERS = {"cores.aic": "cores.aiv", "hbm.read_bw_gbps": "hbm.l1_read_bw_gbps"}
+"""Parameters that keep their ratio to another one that is set alone."""
 
 
 def list_chips() -> list[str]:
@@ -49,7 +51,8 @@ def load_chip(name: str, set: Mapping[str, float | str] | None = None) -> Chip:
 
     Args:
         name: a name of ``list_chips`` or an alias (A2, A3, 950), in any case.
-        set: new values by dotted path; ``cores.aic`` alone makes the vector cores follow.
+        set: new values by dotted path; ``cores.aic`` alone makes the vector cores follow, and
+            ``hbm.read_bw_gbps`` alone what of it reaches L1.
 
     Raises:
         ChipError: unknown chip or parameter, or a value that no machine can have.
@@ -138,16 +141,18 @@ def _quantity(chip_name: str, path: str, entry: Mapping[str, Any]) -> Quantity:
 def _overrides(
     chip_name: str, quantities: Mapping[str, Quantity], values: Mapping[str, float | str]
 ) -> Iterator[tuple[str, Quantity]]:
-    """The user's values as quantities, the vector cores that follow included."""
+    """The user's values as quantities, and what follows them."""
     for path, value in values.items():
         if path not in quantities:
             raise unknown_parameter(path, chip_name, quantities)
         number = _number(path, value)
         yield path, _set_quantity(quantities[path], number)
-        if path == "cores.aic" and "cores.aiv" not in values:
-            aiv = quantities["cores.aiv"]
-            ratio = aiv.value // quantities["cores.aic"].value
-            yield "cores.aiv", _set_quantity(aiv, number * ratio, "follows cores.aic")
+        follower = _FOLLOWERS.get(path)
+        if follower is not None and follower in quantities and follower not in values:
+            was, leader = quantities[follower], quantities[path].value
+            scaled = number * was.value / leader
+            value = int(scaled) if float(scaled).is_integer() else scaled
+            yield follower, _set_quantity(was, value, f"follows {path}")
 
 
 def _set_quantity(replaced: Quantity, value: float, note: str = "") -> Quantity:

@@ -311,7 +311,7 @@ class Hbm(Section):
     read_bw_gbps: Rate
     """Pure read in long rows, as UB gets it."""
     l1_read_bw_gbps: Rate
-    """The same for weights and ND2NZ loads into L1."""
+    """The same for weights and ND2NZ loads into L1; follows where the other is set alone."""
     write_bw_gbps: Rate
     mixed_factor: Factor
     """Rate while write-backs run, relative to pure reads."""

@@ -100,8 +100,20 @@ def test_set_reaches_a_parameter_and_says_so() -> None:
     assert quantity.confidence is Confidence.SET
     assert quantity.source == "set for this run"
     assert quantity.note == "chip file: 1490"
-    assert list(chip.with_confidence(Confidence.SET)) == ["hbm.read_bw_gbps", "launch.skew_us"]
+    assert list(chip.with_confidence(Confidence.SET)) == [
+        "hbm.read_bw_gbps", "hbm.l1_read_bw_gbps", "launch.skew_us",
+    ]  # fmt: skip
     assert load_chip("A2").hbm.read_bw_gbps == 1490
+
+
+def test_what_l1_gets_of_hbm_follows_it() -> None:
+    before = load_chip("A2").hbm
+    halved = load_chip("A2", {"hbm.read_bw_gbps": before.read_bw_gbps / 2})
+    assert halved.hbm.l1_read_bw_gbps == before.l1_read_bw_gbps / 2
+    assert halved.quantity("hbm.l1_read_bw_gbps").note == "follows hbm.read_bw_gbps"
+    both = load_chip("A2", {"hbm.read_bw_gbps": 1000, "hbm.l1_read_bw_gbps": 900})
+    assert both.hbm.l1_read_bw_gbps == 900
+    assert both.hbm.write_bw_gbps == before.write_bw_gbps
 
 
 def test_set_reaches_every_parameter() -> None:
