@@ -1,6 +1,7 @@
 """The run folder: everything a run leaves, written as a whole or not at all."""
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -24,17 +25,27 @@ SUMMARY_FILE = "summary.json"
 TRACE_FILE = "trace.json.gz"
 OUTPUTS_FOLDER = "outputs"
 ROOT = Path("out")
-_LONGEST_NAME = 120
+_LONGEST_NAME = 120  # bytes; file systems take 255
+_DIGEST_CHARACTERS = 8
 
 
 def default_folder(job: Job) -> Path:
-    """``out/OP-CASE-CHIP``, with the parameters that the user gave in between."""
+    """``out/OP-CASE-CHIP``, with the parameters that the user gave in between and what else was
+    chosen behind, so that runs to compare do not replace each other."""
     request = job.request
     parts = [job.operator.name, request.case or ""]
     parts += [f"{name}{value}" for name, value in request.params.items()]
     parts.append(job.chip.name)
-    name = "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", str(p)) for p in parts if p)
-    return ROOT / name[:_LONGEST_NAME]
+    chosen = (request.mode, request.l2)
+    parts += [choice.value for choice in chosen if choice is not None]
+    for given in (request.chip_set, request.tiling, request.numerics):
+        parts += [f"{name}{value}" for name, value in given.items()]
+    parts += [f"seed{request.seed}"] if request.seed else []
+    name = "-".join(re.sub(r"[^\w.]+", "_", str(p)) for p in parts if p)
+    if len(name.encode()) > _LONGEST_NAME:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        name = f"{name.encode()[:_LONGEST_NAME].decode(errors='ignore')}-{digest}"
+    return ROOT / name
 
 
 def write_run(

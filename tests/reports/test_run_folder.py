@@ -14,11 +14,12 @@ from npusim.reports.folder import default_folder, require_writable, write_run
 from npusim.simulate import Mode, Run, RunRequest, resolve
 from npusim.summary import summarise
 from npusim.tensor_files import read_tensors
-from npusim.timing.options import Level
+from npusim.timing.options import CacheState, Level
 from npusim.traces.check import check_trace, moved_bytes
 from npusim.traces.chrome import TraceFilter
 
 Runs = Callable[..., Run]
+PIPES = ("mte1", "mte2", "mte3", "cube", "fixp", "vector", "scalar")
 
 
 @pytest.fixture
@@ -225,3 +226,16 @@ def test_the_default_name_says_what_ran() -> None:
     assert name(op="matmul", params={"M": 64, "N": 32, "K": 16, "dtype": "bf16"}) == (
         "out/matmul-M64-N32-K16-dtypebf16-ascend910b2"
     )
+
+
+def test_runs_to_compare_have_folders_of_their_own() -> None:
+    def name(**request: Any) -> str:
+        return str(default_folder(resolve(RunRequest(op="copy", case="tiny", **request))))
+
+    assert name(mode=Mode.TIME, l2=CacheState.WARM) == "out/copy-tiny-toy-time-warm"
+    assert name(chip_set={"hbm.read_bw_gbps": 9.5}) == "out/copy-tiny-toy-hbm.read_bw_gbps9.5"
+    assert name(tiling={"tile_rows": 2}, seed=3) == "out/copy-tiny-toy-tile_rows2-seed3"
+    assert name(numerics={"fma": "true"}) == "out/copy-tiny-toy-fmatrue"
+    long = [name(chip_set={f"queue.depth_{p}": n for p in PIPES}) for n in (4, 5)]
+    assert long[0] != long[1]
+    assert all(len(n) <= len("out/") + 120 + 1 + 8 for n in long)
