@@ -121,6 +121,17 @@ def static_quant(record: Record) -> Workload:
     return replace(quant_workload(record, "static_quant", params), parallel=None)
 
 
+def anti_quant(record: Record) -> Workload:
+    """int8 to a 16-bit float: the bytes of a cast; scale and offset add two instructions."""
+    require("int8" in element_types(record), f"{record.op} of {record.dtype} has no kernel")
+    rows, cols = operands(record)[0].rows_cols
+    require(rows > 0, "the tensor is empty")
+    params = {"op": "cast", "rows": rows, "cols": cols, "dtype": "int8", "out": "fp16"}
+    found = quant_workload(record, "elementwise", params)
+    note = "scale and offset are left out; fp16 as result"
+    return replace(found, parallel=None, launch=Launch.PLAIN, note=note)
+
+
 def dequant_swiglu_quant(record: Record) -> Workload:
     """Dequantisation, SwiGLU and quantisation in one kernel."""
     x = operands(record)[0]
@@ -158,6 +169,9 @@ MAPPERS: dict[str, Mapper] = {
     "multi_add_rms_norm_dynamic_quant": add_norm_quant,
     "ascendquantv2": static_quant,
     "ascendquant": static_quant,
+    "ascend_anti_quant": anti_quant,
+    "ascend_anti_quant_v2": anti_quant,
+    "ascendantiquant": anti_quant,
     "dequantswigluquant": dequant_swiglu_quant,
     "applyadamw": adamw,
     "applyadamwv2": adamw,
