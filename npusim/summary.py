@@ -4,6 +4,8 @@ Scripts rely on its fields; more may be added, none is renamed.
 """
 
 import math
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "op": job.operator.name,
         "case": job.request.case,
         "params": {k: _plain(v) for k, v in sorted(job.raw_params.items())},
+        "tiling": _tiling(job.tiling),
         "chip": job.chip.name,
         "mode": job.mode.value,
         "engine": records.engine.value if records else None,
@@ -181,8 +184,19 @@ def _value_checks(run: Run, differing: dict[str, int] | None) -> dict[str, str] 
     }
 
 
+def _tiling(tiling: Any) -> dict[str, Any]:
+    """The knobs of a tiling with the values in use, those that were not given included."""
+    if not is_dataclass(tiling):
+        return {}
+    return {knob.name: _plain(getattr(tiling, knob.name)) for knob in fields(tiling)}
+
+
 def _plain(value: Any) -> Any:
-    """A parameter as JSON can hold it: JSON has no infinity and no NaN."""
+    """A parameter or a knob as JSON can hold it: JSON has no infinity and no NaN."""
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if is_dataclass(value):
+        return _tiling(value)
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):

@@ -85,6 +85,7 @@ def _settings(a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
 def _flat(summary: dict[str, Any]) -> dict[str, Any]:
     asked = {name: summary[name] for name in ("op", "case", "chip", "mode", "l2", "seed")}
     params = {f"param {name}": value for name, value in summary.get("params", {}).items()}
+    params |= {f"knob {name}": value for name, value in summary.get("tiling", {}).items()}
     assumed = {entry["name"]: entry["value"] for entry in summary["assumptions"]}
     return asked | params | {n: v for n, v in assumed.items() if n != "l2 at start"}
 
@@ -94,8 +95,11 @@ def _verdict(times: list[float], stages: list[dict[str, Any]]) -> str:
     if abs(after - before) <= _SAME * before:
         return f"equally fast: {before:.2f} us and {after:.2f} us"
     change = abs(after - before) / before
-    word = "faster" if after < before else "slower"
-    text = f"the second is {change:.1%} {word}: {after:.2f} us against {before:.2f} us"
+    if after > 2 * before:
+        what = f"the second takes {after / before:.3g} times as long"
+    else:
+        what = f"the second is {change:.1%} {'faster' if after < before else 'slower'}"
+    text = f"{what}: {after:.2f} us against {before:.2f} us"
     moved = [s for s in stages if s["delta_us"] * (after - before) > 0]
     if not moved:
         return text

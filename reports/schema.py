@@ -64,6 +64,7 @@ class _Summary(_Part):
     op: str
     case: str | None
     params: dict[str, Any] = {}
+    tiling: dict[str, Any] = {}
     chip: str
     mode: str
     engine: str | None

@@ -54,7 +54,7 @@ def test_diff_names_what_changed(
     assert fast < slow
     assert {s["name"] for s in found["settings"]} == {"hbm.read_bw_gbps", "hbm.l1_read_bw_gbps"}
     assert run_command(["diff", *folders]) == 0
-    assert f"slower: {slow:.2f} us against {fast:.2f} us" in capsys.readouterr().out
+    assert f"times as long: {slow:.2f} us against {fast:.2f} us" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", [["report"], ["diff"]])
@@ -66,3 +66,14 @@ def test_no_run_folder_is_a_user_mistake(
     caught = capsys.readouterr()
     assert caught.out == ""
     assert caught.err == f"npusim: {tmp_path} is not a run folder: it has no summary.json\n"
+
+
+def test_diff_names_knobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rows in (2, 4):
+        result = npusim.run("copy", "tiny", mode="time", engine="simpy", tiling={"tile_rows": rows})
+        assert result.summary["tiling"]["tile_rows"] == rows
+        result.save(tmp_path / str(rows))
+    assert run_command(["diff", str(tmp_path / "2"), str(tmp_path / "4"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["settings"] == [
+        {"name": "knob tile_rows", "a": 2, "b": 4}
+    ]

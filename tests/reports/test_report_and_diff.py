@@ -92,6 +92,13 @@ def test_diff_the_other_way_round(summary: dict[str, Any], other: dict[str, Any]
     )
 
 
+def test_a_run_that_takes_several_times_as_long(summary: dict[str, Any]) -> None:
+    slow = {**summary, "time_us": 4 * summary["time_us"], "stages": []}
+    assert diff_runs({**summary, "stages": []}, slow)["verdict"] == (
+        "the second takes 4 times as long: 40.00 us against 10.00 us"
+    )
+
+
 def test_equal_runs(summary: dict[str, Any]) -> None:
     found = diff_runs(summary, copy.deepcopy(summary))
     assert found["verdict"] == "equally fast: 10.00 us and 10.00 us"
