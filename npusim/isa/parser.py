@@ -19,6 +19,9 @@ from npusim.numerics.formats import DType
 
 _OPERAND = re.compile(r"(\w+)\[(?:(\w+)\+)?(\d+)\] (\w+)\{([^}]*)\}")
 _HEADER_WORDS = ("program", "architecture", "cores", "workspace")
+MOST_BYTES = 2**48
+"""Addresses and sizes beyond any device; sums of them stay inside 64 bits."""
+MOST_CORES = 4096
 _VALUE = re.compile(r"(\w+)=(\S+)")
 
 
@@ -88,7 +91,7 @@ class _Parser:
         for name in ("program", "architecture", "cores"):
             if name not in self.header:
                 raise ProgramError(f"not a printed program: no line '{name}'")
-        aic, aiv = (int(n) for n in self.header["cores"].split())
+        aic, aiv = (_number(n, MOST_CORES) for n in self.header["cores"].split())
         if self._core >= aic + aiv:
             raise ValueError(f"core {self._core} of {aic} + {aiv} cores")
         arrays = {n: np.array(v, dtype=np.int32) for n, v in self.columns.items()}
@@ -112,17 +115,19 @@ class _Parser:
 
     def _tensor(self, rest: list[str]) -> None:
         name, dtype, shape, kind, format_, address = rest
-        sizes = tuple(int(n) for n in shape.split("x"))
+        sizes = tuple(_number(n) for n in shape.split("x"))
         self.tensors.append(
-            Tensor(name, DType[dtype], sizes, TensorKind(kind), int(address[1:]), format_)
+            Tensor(name, DType[dtype], sizes, TensorKind(kind), _number(address[1:]), format_)
         )
 
     def _buffer(self, rest: list[str]) -> None:
         kind, space, offset, size, name = rest
-        self.buffers[CoreKind[kind]].append(Buffer(name, Space[space], int(offset), int(size)))
+        self.buffers[CoreKind[kind]].append(
+            Buffer(name, Space[space], _number(offset), _number(size))
+        )
 
     def _surplus(self, rest: list[str]) -> None:
-        core, flag, count = (int(n) for n in rest)
+        core, flag, count = (_number(n) for n in rest)
         self.surplus[core, flag] = count
 
     def _block(self, rest: list[str]) -> None:
@@ -166,12 +171,12 @@ class _Parser:
             self._core,
             int(block),
             self.stages.setdefault(stage, len(self.stages)),
-            int(tile),
+            _number(tile, 2**31 - 1),
         )
         for column, value in zip(self.columns.values(), row, strict=True):
             column.append(value)
         self.base_start.append(len(self.bases))
-        self.bases += [int(values[slot]) for slot in slots]
+        self.bases += [_number(values[slot]) for slot in slots]
 
     def _close_block(self) -> None:
         if self._open is not None:
@@ -190,5 +195,20 @@ class _Parser:
 
 def _operand(match: re.Match[str]) -> Operand:
     space, slot, offset, dtype, levels = match.groups()
-    pairs = tuple((int(a), int(b)) for a, b in (level.split(":") for level in levels.split()))
-    return Operand(Space[space], pattern(DType[dtype], pairs), int(offset), slot)
+    split = (level.split(":") for level in levels.split())
+    shape = pattern(DType[dtype], tuple((_number(a), _number(b)) for a, b in split))
+    if shape.span_bytes > MOST_BYTES:
+        raise ValueError(f"the operand spans {shape.span_bytes} B, at most 2**48 are kept")
+    return Operand(Space[space], shape, _number(offset), slot)
+
+
+def _number(text: str, most: int = MOST_BYTES) -> int:
+    """A whole number that a program can keep.
+
+    Raises:
+        ValueError: none, or beyond ``most``.
+    """
+    number = int(text)
+    if abs(number) > most:
+        raise ValueError(f"{text} is beyond {most}")
+    return number

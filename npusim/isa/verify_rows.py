@@ -14,6 +14,7 @@ from npusim.isa.instructions import (
     Atomic,
     CacheHint,
     CopyLayout,
+    CrossMode,
     FixpipeMode,
     Instruction,
     Opcode,
@@ -24,7 +25,7 @@ from npusim.isa.machine import Limits
 from npusim.isa.opcode_spec import SPEC
 from npusim.isa.patterns import Pattern
 from npusim.isa.program import Program, view_row
-from npusim.isa.spaces import COPY_PIPE, PIPES_OF_KIND, SPACES_OF_KIND, CoreKind, Space
+from npusim.isa.spaces import COPY_PIPE, PIPES_OF_KIND, SPACES_OF_KIND, CoreKind, Pipe, Space
 from npusim.isa.verify_dtypes import verify_dtypes
 from npusim.numerics.rounding import Rounding
 
@@ -48,6 +49,8 @@ _CHOICES: dict[str, type[IntEnum]] = {
     "cache_hint": CacheHint,
     "rounding": Rounding,
     "relation": Relation,
+    "src_pipe": Pipe,
+    "dst_pipe": Pipe,
 }
 
 
@@ -121,18 +124,35 @@ def check_operands(instruction: Instruction, kind: CoreKind, where: str, limits:
             _verify_alignment(operand, where)
         _verify_operand(operand, where, kind.name, SPACES_OF_KIND[kind], limits)
     _verify_choices(instruction, where)
+    _verify_flag(instruction, kind, where)
     _SPECIFIC.get(instruction.opcode, _verify_vector)(instruction, where)
 
 
 def _verify_choices(instruction: Instruction, where: str) -> None:
-    choices = _CHOICES
-    if instruction.opcode == Opcode.FIXPIPE:
-        choices = {**_CHOICES, "mode": FixpipeMode}
+    choices: dict[str, type[IntEnum]] = {**_CHOICES, "mode": FixpipeMode}
+    if instruction.opcode in (Opcode.CROSS_SET, Opcode.CROSS_WAIT):
+        choices = {"mode": CrossMode}
     for name, kind in choices.items():
         value = instruction.args.get(name)
         if value is not None and value not in set(kind):
             known = ", ".join(f"{int(member)} {member.name}" for member in kind)
             raise ProgramError(f"{where}: {name} is {value}; there are: {known}")
+
+
+def _verify_flag(instruction: Instruction, kind: CoreKind, where: str) -> None:
+    """An event is set in its source pipe and waited for in the other, both of this core."""
+    end = {Opcode.SET_FLAG: "src_pipe", Opcode.WAIT_FLAG: "dst_pipe"}.get(instruction.opcode)
+    if end is None:
+        return
+    for name in ("src_pipe", "dst_pipe"):
+        pipe = Pipe(instruction.args[name])
+        if pipe not in PIPES_OF_KIND[kind]:
+            raise ProgramError(f"{where}: {name} is {pipe.name}; an {kind.name} has no such pipe")
+    if instruction.pipe != instruction.args[end]:
+        raise ProgramError(
+            f"{where}: {end} is {Pipe(instruction.args[end]).name}; the row runs in pipe "
+            f"{instruction.pipe.name}, use that one"
+        )
 
 
 def _verify_operand(

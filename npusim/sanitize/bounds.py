@@ -4,10 +4,10 @@ import numpy as np
 
 from npusim.chips.model import Chip
 from npusim.errors import CapacityError, ProgramError
-from npusim.isa.instructions import NONE, Instruction
+from npusim.isa.instructions import NONE, SYNC_OPCODES, Instruction, Opcode
 from npusim.isa.machine import Limits, limits_of
 from npusim.isa.program import Program, view_row
-from npusim.isa.spaces import CoreKind, Space
+from npusim.isa.spaces import PIPES_OF_KIND, CoreKind, Pipe, Space
 from npusim.isa.statistics import gm_accesses
 from npusim.isa.verify import verify_machine
 from npusim.isa.verify_flags import verify_flags
@@ -76,6 +76,21 @@ def _bad_rows(program: Program, number: int, limits: Limits) -> tuple[list[Findi
             if not _can_be_followed(it, block.kind, limits):
                 bad.append(row)
     return findings, bad
+
+
+def breaks_order(program: Program, findings: list[Finding]) -> bool:
+    """Whether a row that is illegal by itself leaves the order of all others open.
+
+    A flag, a counter or a pipe that does not exist: nothing sensible can be said of what waits.
+    """
+    for finding in findings:
+        if finding.kind is not FindingKind.ILLEGAL or not finding.sites:
+            continue
+        site = finding.sites[0]
+        kind = program.blocks[int(program.block[site.instance])].kind
+        if Opcode[site.opcode] in SYNC_OPCODES or Pipe[site.pipe] not in PIPES_OF_KIND[kind]:
+            return True
+    return False
 
 
 def _can_be_followed(instruction: Instruction, kind: CoreKind, limits: Limits) -> bool:

@@ -11,7 +11,12 @@ from npusim.isa.program import Program, TensorKind
 from npusim.isa.spaces import Pipe
 from npusim.sanitize import arrays
 from npusim.sanitize.arrays import State
-from npusim.sanitize.bounds import bound_findings, flag_findings, machine_findings
+from npusim.sanitize.bounds import (
+    bound_findings,
+    breaks_order,
+    flag_findings,
+    machine_findings,
+)
 from npusim.sanitize.deadlocks import stuck_findings
 from npusim.sanitize.findings import Finding, FindingKind, Hazard, Report, Severity
 from npusim.sanitize.fixes import fix_for
@@ -53,6 +58,8 @@ def check_program(program: Program, chip: Chip, known: Iterable[KnownHazard] = (
     if not len(program.block):
         return Report(program.name, chip.name, 0, tuple(other_machine))
     bounds, skip = bound_findings(program, chip)
+    if breaks_order(program, bounds):
+        return Report(program.name, chip.name, 0, merged([*other_machine, *bounds]))
     prepared = prepare(program, chip, skip)
     state = run(prepared)
     sites = Sites(prepared)

@@ -68,7 +68,7 @@ def test_text_without_a_header():
         ("cores 1 2", "cores 1 1", "not a printed program: core 2 of 1 + 1 cores"),
         ("\ncore 2\n", "\ncore 1\n", "(cores ascend; the one before is 1)"),
         ("\ncore 1\n", "\nsurplus 1 0 0\n", "(an instance needs a line 'core' before it"),
-        ("UB[0]", "UB[99999999999999999999]", "too large to convert"),
+        ("UB[0]", "UB[99999999999999999999]", "is beyond"),
     ],
 )
 def test_numbers_that_make_no_program(old, new, message):

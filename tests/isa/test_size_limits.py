@@ -126,7 +126,7 @@ def test_a_machine_that_is_none(setting: tuple[str, float]) -> None:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("path", ["hbm.read_bw_gbps", "l2.read_bw_gbps", "gm_ub.bytes_per_cycle"])
-@pytest.mark.parametrize("value", ["0.001", "1e9"])
+@pytest.mark.parametrize("value", ["0.002", "1e9"])
 def test_the_slowest_and_the_fastest_machine_are_drawn(
     path: str,
     value: str,
