@@ -29,6 +29,7 @@ FIRST_CORE_PID = 2
 RUN_TID = 1
 FIRST_STAGE_TID = 2
 BUCKET_US = 1
+MOST_BUCKETS = 20_000
 _COMPRESSION = 2
 
 
@@ -274,8 +275,10 @@ class _Trace:
             )
 
     def _counters(self) -> Iterator[str]:
-        bucket = BUCKET_US * self.clock_mhz
         rows = self.rows
+        bucket = BUCKET_US * self.clock_mhz
+        # A sample a microsecond, unless the run is so long that viewers would drown in them.
+        bucket *= max(1, -(-int(rows.end.max(initial=0)) // (bucket * MOST_BUCKETS)))
         moved = bandwidth(self.program, rows.start, rows.end, bucket, rows.miss_bytes)
         edges = np.arange(max((len(s) for s in moved.series.values()), default=0) + 1) * bucket
         times = self._ns(edges)

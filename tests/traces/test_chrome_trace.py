@@ -198,6 +198,20 @@ def test_counters_hold_bytes_per_nanosecond(
         assert area == pytest.approx(32 * 64 * 4)
 
 
+def test_a_long_run_has_coarser_counters(
+    tmp_path: Path, program: Program, rows: HandRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def samples(most: int) -> list[Any]:
+        monkeypatch.setattr(chrome, "MOST_BUCKETS", most)
+        path = tmp_path / "trace.json"
+        write_chrome_trace(path, program, rows, clock_mhz=10)
+        assert check_trace(path, moved_bytes(program)).valid
+        events = json.loads(path.read_text("utf-8"))["traceEvents"]
+        return [e for e in events if e["ph"] == "C" and e["name"] == "GM_TO_UB"]
+
+    assert 2 <= len(samples(4)) <= 5 < len(samples(20_000))
+
+
 def test_same_input_same_bytes(tmp_path: Path, program: Program, rows: HandRecords) -> None:
     paths = [tmp_path / name for name in ("one.json.gz", "two.json.gz")]
     counts = [write_chrome_trace(p, program, rows, clock_mhz=CLOCK_MHZ) for p in paths]
