@@ -98,3 +98,15 @@ def _weighted_rows(program: Program, opcodes: tuple[Opcode, ...]) -> Iterator[tu
     for number, block in enumerate(program.blocks):
         for row in np.flatnonzero(np.isin(block.rows["opcode"], wanted)).tolist():
             yield number, row, int(times[number])
+
+
+def gm_regions(program: Program) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) starts and ends of GM regions; overlapping tensors (workspace aliases) are merged."""
+    merged: list[list[int]] = []
+    for start, size in sorted((t.address, t.size_bytes) for t in program.tensors):
+        if merged and start < merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], start + size)
+        else:
+            merged.append([start, start + size])
+    table = np.array(merged, dtype=np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]

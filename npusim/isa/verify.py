@@ -10,7 +10,7 @@ from npusim.chips.model import Chip
 from npusim.errors import CapacityError, ProgramError
 from npusim.isa.machine import limits_of
 from npusim.isa.program import Program
-from npusim.isa.statistics import gm_accesses
+from npusim.isa.statistics import gm_accesses, gm_regions
 from npusim.isa.verify_flags import verify_flags
 from npusim.isa.verify_rows import row_name, verify_block
 
@@ -50,7 +50,7 @@ def verify_machine(program: Program, chip: Chip) -> None:
 
 def _verify_gm_bounds(program: Program) -> None:
     """Every GM access of every instance lies inside one tensor (aliases count as one)."""
-    starts, ends = _extents(program)
+    starts, ends = gm_regions(program)
     for block, row, operand, first in gm_accesses(program):
         record = program.blocks[block].rows[row]
         span = program.patterns[int(record["pattern"][operand])].span_bytes
@@ -73,15 +73,3 @@ def _refuse(program: Program, instance: int, block: int, row: int, address: int,
         f"{where}: access of {span} B at byte {address - tensor.address} of tensor {tensor.name} "
         f"ends at {end} B, the tensor has {tensor.size_bytes} B"
     )
-
-
-def _extents(program: Program) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) starts and ends of GM regions; overlapping tensors (workspace aliases) are merged."""
-    merged: list[list[int]] = []
-    for start, size in sorted((t.address, t.size_bytes) for t in program.tensors):
-        if merged and start < merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], start + size)
-        else:
-            merged.append([start, start + size])
-    table = np.array(merged, dtype=np.int64).reshape(-1, 2)
-    return table[:, 0], table[:, 1]

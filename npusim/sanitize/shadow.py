@@ -9,7 +9,7 @@ from npusim.isa.instructions import NONE, Opcode
 from npusim.isa.patterns import Pattern
 from npusim.isa.program import Program, TensorKind
 from npusim.isa.spaces import SPACES_OF_KIND, CoreKind, Space
-from npusim.isa.statistics import gm_accesses
+from npusim.isa.statistics import gm_accesses, gm_regions
 from npusim.sanitize.footprints import Access, Mode, Runs, accesses
 from npusim.sanitize.partition import Cut, cut
 
@@ -129,7 +129,7 @@ class ShadowBuilder:
 
     def _gm(self) -> tuple[np.ndarray, np.ndarray, list[Region]]:
         program = self.program
-        starts, ends = extents(program)
+        starts, ends = gm_regions(program)
         block_first = np.concatenate([[0], np.cumsum(program.block_length)])
         per_block = np.array(
             [int((b.rows["space"] == Space.GM).sum()) for b in program.blocks], dtype=np.int64
@@ -315,15 +315,3 @@ def cells(pattern: Pattern, size_bytes: int) -> np.ndarray:
     inner = np.arange(0, pattern.run_bytes, size_bytes, dtype=np.int64)
     whole: np.ndarray = (at[:, None] + inner).reshape(-1)
     return whole
-
-
-def extents(program: Program) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) starts and ends of GM regions; overlapping tensors (workspace aliases) are merged."""
-    merged: list[list[int]] = []
-    for start, size in sorted((t.address, t.size_bytes) for t in program.tensors):
-        if merged and start < merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], start + size)
-        else:
-            merged.append([start, start + size])
-    table = np.array(merged, dtype=np.int64).reshape(-1, 2)
-    return table[:, 0], table[:, 1]

@@ -7,9 +7,17 @@ into ``MlaPrologParams`` or refuses it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from npusim.numerics.formats import Array, DType, dtype_of
-from npusim.ops.mla_prolog_v3.modes import CacheMode
+from npusim.ops.mla_prolog_v3.modes import (
+    CacheMode,
+    CkvkrRepoMode,
+    KvCacheQuantMode,
+    QuantScaleRepoMode,
+    QueryQuantMode,
+    WeightQuantMode,
+)
 from npusim.ops.mla_prolog_v3.params import MlaPrologParams, Shape
 
 
@@ -147,3 +155,19 @@ def argument_of_array(name: str, array: Array) -> Argument:
         stride0 = array.strides[0] // array.itemsize
         inner = array[0].flags.c_contiguous
     return Argument(dtype, array.shape, format_, stride0, inner)
+
+
+def attributes_of(call: ApiCall) -> dict[str, Any]:
+    """The attributes of a call that are parameters as they are, modes as enums."""
+    return {
+        "weight_quant_mode": WeightQuantMode(call.weight_quant_mode),
+        "kv_cache_quant_mode": KvCacheQuantMode(call.kv_cache_quant_mode),
+        "query_quant_mode": QueryQuantMode(call.query_quant_mode),
+        "ckvkr_repo_mode": CkvkrRepoMode(call.ckvkr_repo_mode),
+        "quant_scale_repo_mode": QuantScaleRepoMode(call.quant_scale_repo_mode),
+        "tile_size": call.tile_size,
+        "rmsnorm_epsilon_cq": call.rmsnorm_epsilon_cq,
+        "rmsnorm_epsilon_ckv": call.rmsnorm_epsilon_ckv,
+        "qc_qr_scale": call.qc_qr_scale,
+        "kc_scale": call.kc_scale,
+    }

@@ -8,15 +8,11 @@ from typing import Any
 from npusim.chips.model import Chip
 from npusim.errors import ParameterError, near_matches
 from npusim.ops.common.operator import Validity
-from npusim.ops.mla_prolog_v3.api_call import ApiCall, call_of_params
+from npusim.ops.mla_prolog_v3.api_call import ApiCall, attributes_of, call_of_params
 from npusim.ops.mla_prolog_v3.modes import (
     CacheMode,
-    CkvkrRepoMode,
     KvCacheQuantMode,
-    QuantScaleRepoMode,
-    QueryQuantMode,
     TokenLayout,
-    WeightQuantMode,
 )
 from npusim.ops.mla_prolog_v3.params import MlaPrologParams
 from npusim.ops.mla_prolog_v3.ranges import check_block_size, check_tile_size
@@ -192,16 +188,7 @@ def _implied(values: Mapping[str, Any], call: ApiCall, cache_mode: CacheMode) ->
         BlockNum=_block_num(values, cache_mode, b, s, t),
         BlockSize=block_size,
         cache_mode=cache_mode,
-        weight_quant_mode=WeightQuantMode(call.weight_quant_mode),
-        kv_cache_quant_mode=KvCacheQuantMode(call.kv_cache_quant_mode),
-        query_quant_mode=QueryQuantMode(call.query_quant_mode),
-        ckvkr_repo_mode=CkvkrRepoMode(call.ckvkr_repo_mode),
-        quant_scale_repo_mode=QuantScaleRepoMode(call.quant_scale_repo_mode),
-        tile_size=call.tile_size,
-        rmsnorm_epsilon_cq=call.rmsnorm_epsilon_cq,
-        rmsnorm_epsilon_ckv=call.rmsnorm_epsilon_ckv,
-        qc_qr_scale=call.qc_qr_scale,
-        kc_scale=call.kc_scale,
+        **attributes_of(call),
         smooth=values["smooth_scales_cq"],
         query_norm=values["query_norm_flag"],
         actual_seq_len=ends,

@@ -7,15 +7,11 @@ the device sees come last.
 
 from npusim.chips.model import Chip
 from npusim.ops.common.operator import Validity
-from npusim.ops.mla_prolog_v3.api_call import ApiCall
+from npusim.ops.mla_prolog_v3.api_call import ApiCall, attributes_of
 from npusim.ops.mla_prolog_v3.modes import (
     CacheMode,
-    CkvkrRepoMode,
     KvCacheQuantMode,
-    QuantScaleRepoMode,
-    QueryQuantMode,
     TokenLayout,
-    WeightQuantMode,
 )
 from npusim.ops.mla_prolog_v3.params import MlaPrologParams
 from npusim.ops.mla_prolog_v3.ranges import check_dims
@@ -97,16 +93,7 @@ def _read_shapes(call: ApiCall, mode: CacheMode) -> MlaPrologParams:
         BlockNum=cache[0] if mode.is_paged else 0,
         BlockSize=cache[1] if mode.is_paged else 0,
         cache_mode=mode,
-        weight_quant_mode=WeightQuantMode(call.weight_quant_mode),
-        kv_cache_quant_mode=KvCacheQuantMode(call.kv_cache_quant_mode),
-        query_quant_mode=QueryQuantMode(call.query_quant_mode),
-        ckvkr_repo_mode=CkvkrRepoMode(call.ckvkr_repo_mode),
-        quant_scale_repo_mode=QuantScaleRepoMode(call.quant_scale_repo_mode),
-        tile_size=call.tile_size,
-        rmsnorm_epsilon_cq=call.rmsnorm_epsilon_cq,
-        rmsnorm_epsilon_ckv=call.rmsnorm_epsilon_ckv,
-        qc_qr_scale=call.qc_qr_scale,
-        kc_scale=call.kc_scale,
+        **attributes_of(call),
         smooth="smooth_scales_cq" in tensors and call.weight_quant_mode != 0,
         query_norm="query_norm" in tensors,
         actual_seq_len=values if flat and mode.indexes_blocks else None,
