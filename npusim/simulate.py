@@ -5,9 +5,7 @@
 reached from here and nowhere else.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,17 +14,21 @@ from threadpoolctl import threadpool_limits
 from npusim.chips.load import load_chip
 from npusim.chips.model import Chip
 from npusim.errors import CapacityError, ParameterError, ProgramError, TensorError, near_matches
-from npusim.functional.atomics import AtomicRule, Atomics
+from npusim.functional.atomics import AtomicRule
 from npusim.functional.interpreter import Order, run_program
 from npusim.isa.program import Program
 from npusim.isa.verify import verify
+from npusim.jobs import Job as Job
+from npusim.jobs import Mode as Mode
+from npusim.jobs import Run as Run
+from npusim.jobs import RunRequest as RunRequest
 from npusim.numerics.model import NumericsModel
 from npusim.ops.common.cases import Case, load_cases
-from npusim.ops.common.operator import Arrays, Operator, TensorRole, Validity
+from npusim.ops.common.operator import Arrays, Operator, TensorRole
 from npusim.ops.common.tensors import total_bytes
 from npusim.ops.registry import operator
 from npusim.timing.records import Level, Records
-from npusim.timing.run import CacheState, Engine, run_timing
+from npusim.timing.run import CacheState, run_timing
 from npusim.units import GIB
 
 if TYPE_CHECKING:
@@ -36,104 +38,9 @@ DEFAULT_CHIP = "A2"
 SPREAD_SKEW_US = 0.5
 MAX_RECORD_BYTES = 4 * GIB
 """Limit of the records of one timing run."""
-_RECORD_BYTES = {Level.SUMMARY: 13, Level.STAGE: 13, Level.INSTRUCTION: 57}
+_RECORD_BYTES = {Level.SUMMARY: 13, Level.STAGE: 13, Level.INSTRUCTION: 49}
 """Bytes of `timing.records.Columns` for each executed instruction."""
 Progress = Callable[[str], None]
-
-
-class Mode(Enum):
-    """What a run computes."""
-
-    VALUES = "values"
-    TIME = "time"
-    BOTH = "both"
-
-
-@dataclass(frozen=True)
-class RunRequest:
-    """What a user asks for; None means the case's own value or the default.
-
-    Attributes:
-        op: operator name.
-        case: named workload of the operator.
-        params: raw parameters, on top of the case's.
-        chip: name or alias. A case's own chip applies unless given; without a case, A2.
-        chip_set: chip parameters by dotted path.
-        mode, l2: see `Mode` and `CacheState`.
-        tiling: overrides of tiling knobs.
-        numerics: parameters of the arithmetic model by name, as values or as text.
-        both_orders: compute the values in the other functional order too, and compare.
-        sanitize: check the program for races, broken flags and overruns first.
-        spread: how many more timing runs with random start offsets, for an interval.
-        inputs: input arrays by name; the rest is made from ``seed``.
-    """
-
-    op: str
-    case: str | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
-    chip: str | None = None
-    chip_set: Mapping[str, float | str] = field(default_factory=dict)
-    mode: Mode | None = None
-    l2: CacheState | None = None
-    tiling: Mapping[str, Any] = field(default_factory=dict)
-    numerics: Mapping[str, Any] = field(default_factory=dict)
-    engine: Engine = Engine.AUTO
-    level: Level = Level.INSTRUCTION
-    order: Order = Order.PROGRAM
-    both_orders: bool = False
-    atomics: Atomics = field(default_factory=Atomics)
-    validity: Validity = Validity.DOCUMENTED
-    seed: int = 0
-    sanitize: bool = False
-    spread: int = 0
-    inputs: Mapping[str, np.ndarray] | None = None
-
-
-@dataclass(frozen=True)
-class Job:
-    """A request with every default filled in and every name resolved."""
-
-    request: RunRequest
-    operator: Operator
-    params: Any
-    raw_params: dict[str, Any]
-    tiling: Any
-    chip: Chip
-    mode: Mode
-    l2: CacheState
-    model: NumericsModel
-
-    def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> "Job":
-        """The same job with these input arrays instead of random ones."""
-        return replace(self, request=replace(self.request, inputs=inputs))
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run.
-
-    Attributes:
-        inputs: every input in the layout the user gave it, or as made from the seed; empty
-            in a timing-only run but for control tensors.
-        outputs: by name, or empty in a timing-only run.
-        differing: for each output, elements that differ from the reference, or None where
-            nothing was compared.
-        orders_differing: for each output, elements that differ between the two functional
-            orders, or None where only one was run.
-        records: the timing records, or None in a values-only run.
-        spread_us: predicted times of the runs with random start offsets.
-        sanitizer: what the sanitizer found, or None if it was not asked for.
-    """
-
-    job: Job
-    program: Program
-    inputs: Arrays
-    outputs: Arrays
-    differing: dict[str, int] | None
-    orders_differing: dict[str, int] | None
-    records: Records | None
-    spread_us: tuple[float, ...] = ()
-    sanitizer: "Report | None" = None
 
 
 def resolve(request: RunRequest) -> Job:

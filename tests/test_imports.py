@@ -17,7 +17,7 @@ LAYERS = (
     ("choices", "tensor_files"),
     ("isa",),
     ("functional", "timing", "sanitize", "ops", "roofline"),
-    ("traces",),
+    ("traces", "jobs"),
     ("simulate",),
     ("summary",),
     ("reports", "explore", "validate", "bench"),
