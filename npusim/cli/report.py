@@ -1,5 +1,6 @@
 """``npusim report`` and ``npusim diff``: finished runs, read again."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,10 @@ def report(folder: Folder, json: Json = False) -> None:
 
     summary = read_summary(folder)
     if folder.is_dir():
-        redraw(folder)
+        if os.access(folder, os.W_OK | os.X_OK):
+            redraw(folder)
+        else:
+            typer.echo(f"npusim: {folder} is read-only; its pictures stay as they are", err=True)
     if json:
         print_json(summary)
     else:

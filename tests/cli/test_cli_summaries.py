@@ -145,3 +145,15 @@ def test_pictures_that_cannot_be_drawn(
     assert mistake(capsys, "report", str(tmp_path)) == (
         f"{file}: not the pictures of a run (1 mistakes); run the case again"
     )
+
+
+def test_a_folder_that_may_only_be_read_is_read(
+    good: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {p.name: p.stat().st_mtime_ns for p in good.iterdir()}
+    monkeypatch.setattr("npusim.cli.report.os.access", lambda path, mode: False)
+    assert run_command(["report", str(good)]) == 0
+    caught = capsys.readouterr()
+    assert caught.out.startswith("copy tiny on toy")
+    assert caught.err == f"npusim: {good} is read-only; its pictures stay as they are\n"
+    assert {p.name: p.stat().st_mtime_ns for p in good.iterdir()} == before
