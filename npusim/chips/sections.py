@@ -131,13 +131,15 @@ class GmL1Path(GmPath):
     """GM to L1, with the variant that rearranges ND rows into NZ fractals on the way.
 
     One ND2NZ row costs ``max(nd2nz_row_floor_cycles, nd2nz_row_cycles + row bytes /
-    nd2nz_row_bytes_per_cycle)``.
+    nd2nz_row_bytes_per_cycle)``, and no less than row bytes / nd2nz_odd_row_bytes_per_cycle if it
+    starts inside a block of 32 bytes.
     """
 
     nd2nz_setup_cycles: Cycles
     nd2nz_row_cycles: Cycles
     nd2nz_row_floor_cycles: Cycles
     nd2nz_row_bytes_per_cycle: Rate
+    nd2nz_odd_row_bytes_per_cycle: Rate
 
 
 class LocalPath(Section):
@@ -298,6 +300,8 @@ class L2(Section):
     """Share of victims that are not the least recently used."""
     dirty_share: Share
     """Lines that hold foreign dirty data at the start."""
+    write_back_queue_bytes: Count
+    """Dirty victims that may wait for HBM before L2 slows writes down to what it writes back."""
     core_miss_bytes_per_cycle: Rate
     """What one core gets of data that misses: its requests in flight are bounded."""
 

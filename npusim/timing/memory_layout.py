@@ -32,7 +32,8 @@ L_DIRTY_SHARE = 10  # share of foreign lines that are dirty
 L_WINDOW = 11  # fixed-point bytes that one core may have in flight from HBM
 L_REFILL = 12  # fixed-point bytes per cycle by which that many are free again
 L_SECTOR_MASK = 13  # bytes of a sector, less one
-LIMITS = 14
+L_QUEUE = 14  # fixed-point bytes that may wait to be written back while L2 takes writes freely
+LIMITS = 15
 
 # State: scalars that change.
 S_CLOCK = 0  # cycle up to which services are counted

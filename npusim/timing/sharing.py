@@ -9,6 +9,7 @@ cap, or when a resource it uses is full. Every division rounds down, so capaciti
 exactly; a flow ends in the first cycle in which its service has reached its bytes.
 """
 
+from npusim.timing.costs.table import USE_ONE
 from npusim.timing.kernel import kernel
 from npusim.timing.memory_layout import (
     C_CAP,
@@ -24,6 +25,7 @@ from npusim.timing.memory_layout import (
     L_HBM_MIXED,
     L_L2_READ,
     L_L2_WRITE,
+    L_QUEUE,
     L_WRITE_BACK_USE,
     NEVER,
     RESOURCES,
@@ -139,9 +141,11 @@ def serve(memory: Memory, now: int) -> None:
     for i in range(state[S_ACTIVE]):
         record = memory.active[i] * C_FIELDS
         memory.classes[record + C_SERVICE] += memory.classes[record + C_RATE] * passed
-    if state[S_QUEUE] > 0:
-        state[S_QUEUE] = max(0, state[S_QUEUE] - state[S_QUEUE_RATE] * passed)
-        if state[S_QUEUE] == 0:
+    queue = state[S_QUEUE]
+    if queue > 0:
+        state[S_QUEUE] = max(0, queue - state[S_QUEUE_RATE] * passed)
+        limit = memory.limits[L_QUEUE]
+        if state[S_QUEUE] == 0 or state[S_QUEUE] <= limit < queue:
             state[S_CHANGED] = 1
     state[S_CLOCK] = now
 
@@ -150,8 +154,22 @@ def serve(memory: Memory, now: int) -> None:
 def share(memory: Memory) -> None:
     """Give every active class its max-min fair rate, and write-back what is left of HBM."""
     limits = memory.limits
-    queued = memory.state[S_QUEUE] > 0
-    _weigh(memory, limits[L_HBM_FLOWS] if queued else limits[L_HBM])
+    queue = memory.state[S_QUEUE]
+    hbm = limits[L_HBM_FLOWS] if queue > 0 else limits[L_HBM]
+    _share_out(memory, hbm, limits[L_L2_WRITE])
+    if queue > 0:
+        left = memory.scratch[X_ROOM + 2] + limits[L_HBM_MIXED] - limits[L_HBM_FLOWS]
+        written_back = max(1, left // limits[L_WRITE_BACK_USE])
+        memory.state[S_QUEUE_RATE] = written_back
+        if queue > limits[L_QUEUE]:
+            # No room for another dirty victim: L2 takes in what goes out.
+            _share_out(memory, hbm, min(limits[L_L2_WRITE], written_back * USE_ONE))
+
+
+@kernel
+def _share_out(memory: Memory, hbm: int, l2_write: int) -> None:
+    """Give every active class its rate under the caps and the capacities of L2 and HBM."""
+    _weigh(memory, hbm, l2_write)
     count = memory.state[S_ACTIVE]
     first = 0
     while first < count:
@@ -163,17 +181,14 @@ def share(memory: Memory) -> None:
             first += 1
         else:
             _fill_up(memory, first)
-    if queued:
-        left = memory.scratch[X_ROOM + 2] + limits[L_HBM_MIXED] - limits[L_HBM_FLOWS]
-        memory.state[S_QUEUE_RATE] = max(1, left // limits[L_WRITE_BACK_USE])
 
 
 @kernel
-def _weigh(memory: Memory, hbm: int) -> None:
+def _weigh(memory: Memory, hbm: int, l2_write: int) -> None:
     """Start sharing: all capacities free, every class still rising."""
     scratch = memory.scratch
     scratch[X_ROOM] = memory.limits[L_L2_READ]
-    scratch[X_ROOM + 1] = memory.limits[L_L2_WRITE]
+    scratch[X_ROOM + 1] = l2_write
     scratch[X_ROOM + 2] = hbm
     for resource in range(RESOURCES):
         scratch[X_WEIGHT + resource] = 0
@@ -228,7 +243,7 @@ def _fill_up(memory: Memory, first: int) -> None:
 
 @kernel
 def find_next(memory: Memory) -> None:
-    """Work out the next cycle in which a part is through or the write-back queue is empty."""
+    """Work out the next cycle in which a part is through or the write-back queue is short again."""
     state = memory.state
     soonest = NEVER
     for i in range(state[S_ACTIVE]):
@@ -237,6 +252,9 @@ def find_next(memory: Memory) -> None:
         left = memory.slots[slot * T_FIELDS + T_FINISH] - memory.classes[record + C_SERVICE]
         cycles = -(-left // memory.classes[record + C_RATE])
         soonest = min(soonest, cycles)
-    if state[S_QUEUE] > 0:
-        soonest = min(soonest, -(-state[S_QUEUE] // state[S_QUEUE_RATE]))
+    queue = state[S_QUEUE]
+    if queue > 0:
+        limit = memory.limits[L_QUEUE]
+        above = queue - limit if queue > limit else queue
+        soonest = min(soonest, -(-above // state[S_QUEUE_RATE]))
     state[S_NEXT] = NEVER if soonest == NEVER else state[S_CLOCK] + soonest

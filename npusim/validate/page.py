@@ -157,11 +157,11 @@ def _words(h: Hypothesis) -> str:
     parts = [f"L2 {h.state_label}"]
     parts += [f"{path} = {value:g}" for path, value in h.chip_set.items()]
     parts += [f"launch and tail {us:g} us ({kind.value})" for kind, us in h.launch_us.items()]
-    if h.core_us:
-        parts.append(f"{h.core_us:g} us more for each core")
+    if h.code_lines:
+        parts.append(f"every core first reads {h.code_lines} lines of code")
     parts.append(
-        f"kernels with tiling data {h.template_us:g} us more and {h.template_core_us:g} us for "
-        "each core"
+        f"kernels with tiling data {h.template_us:g} us more, and {h.template_lines} lines of code "
+        "that every core reads first"
     )
     if h.alternative:
         parts.append(f"second reading: {h.alternative}")

@@ -10,6 +10,7 @@ from typing import Any
 
 from npusim.architecture import Architecture
 from npusim.chips.load import load_chip, resolve_name
+from npusim.chips.sections import L2
 from npusim.errors import ChipError, NpusimError
 from npusim.ops.registry import operator_names
 from npusim.simulate import Mode, RunRequest, resolve
@@ -127,9 +128,11 @@ def launch_set(hypothesis: Hypothesis, chip: str, workload: Workload) -> dict[st
         return {f"launch.{kind}.head_us": 0.0, f"launch.{kind}.tail_us": 0.0}
     total = hypothesis.launch_us.get(started_as, sum(facts.launch[started_as]))
     cores = _cores(chip, hypothesis, workload)
-    total += cores * hypothesis.core_us
+    lines = hypothesis.code_lines
     if workload.launch is Launch.TEMPLATE:
-        total += hypothesis.template_us + cores * hypothesis.template_core_us
+        total += hypothesis.template_us
+        lines += hypothesis.template_lines
+    total += facts.same_lines_us(lines, cores)
     if math.isclose(total, own_head + own_tail):
         return {}
     tail_us = min(own_tail, total / 2)
@@ -226,6 +229,12 @@ class _ChipFacts:
     aiv: int
     clock_mhz: float
     launch: Mapping[KernelKind, tuple[float, float]]
+    l2: L2
+
+    def same_lines_us(self, lines: int, cores: int) -> float:
+        """How long it takes until each of some cores has read the same lines."""
+        rate = float(self.l2.requests_per_cycle * cores**-self.l2.same_line_exponent)
+        return lines * cores / rate / self.clock_mhz
 
 
 @cache
@@ -244,4 +253,5 @@ def _chip_facts(name: str) -> _ChipFacts:
         chip.cores.aiv,
         float(chip.cores.clock_mhz),
         launch,
+        chip.l2,
     )

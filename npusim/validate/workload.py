@@ -44,6 +44,7 @@ class Group(Enum):
     ELEMENTWISE = "elementwise"
     NORM_QUANT = "norm_quant"
     MATMUL = "matmul"
+    """Of 16-bit operands; those of fp32, and of int8 weights with 16-bit rows, are OTHER."""
     INT8_NZ = "int8_nz"
     INT8_ND = "int8_nd"
     OTHER = "other"

@@ -100,6 +100,6 @@ def test_barriers_of_mla_prolog() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["tiny_int8", "seed_a2_int8"])
 def test_every_mutant_of_mla_prolog(case: str) -> None:
-    """About 470 and 1100 mutants; the second takes an hour."""
+    """469 and 1,096 mutants; the second takes an hour."""
     program, chip = program_of("mla_prolog_v3", case, {}, None)
     none_escapes(judged(program, chip))

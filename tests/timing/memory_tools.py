@@ -18,6 +18,7 @@ from npusim.timing.memory_layout import (
     L_L2_WRITE,
     L_LINE_SHIFT,
     L_LINES,
+    L_QUEUE,
     L_SECTOR_MASK,
     L_WRITE_BACK_USE,
     LIMITS,
@@ -50,6 +51,7 @@ def limits(
     write_back_share: float = 0.5,
     half_window: int = 1 << 30,
     sector_bytes: int = 1,
+    queue_bytes: int = 1 << 40,
 ) -> np.ndarray:
     """Capacities in bytes per cycle."""
     values = np.zeros(LIMITS, dtype=np.int64)
@@ -63,6 +65,7 @@ def limits(
     values[L_LINE_SHIFT] = 9
     values[L_HALF_WINDOW] = half_window
     values[L_SECTOR_MASK] = sector_bytes - 1
+    values[L_QUEUE] = queue_bytes * RATE_ONE
     return values
 
 

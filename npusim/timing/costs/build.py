@@ -22,6 +22,7 @@ from npusim.timing.memory_layout import (
     L_L2_WRITE,
     L_LINE_SHIFT,
     L_LINES,
+    L_QUEUE,
     L_REFILL,
     L_SECTOR_MASK,
     L_VICTIM_SHARE,
@@ -97,6 +98,7 @@ def memory_limits(chip: Chip) -> Array:
     # Little's law: so many requests in flight give one core its rate at the latency of a miss.
     limits[L_REFILL] = round(chip.l2.core_miss_bytes_per_cycle * RATE_ONE)
     limits[L_WINDOW] = limits[L_REFILL] * round(chip.l2.miss_latency_cycles)
+    limits[L_QUEUE] = chip.l2.write_back_queue_bytes * RATE_ONE
     return limits
 
 

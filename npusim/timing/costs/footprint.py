@@ -9,6 +9,8 @@ from npusim.isa.patterns import Pattern
 from npusim.timing.costs.batch import Array
 from npusim.timing.costs.table import MAX_GM_LEVELS
 
+BLOCK_BYTES = 32
+
 
 @dataclass(frozen=True)
 class Footprint:
@@ -27,6 +29,7 @@ class Footprint:
         unaligned: share of bursts that do not start on their natural boundary.
         port_bytes: bytes through the port; broadcasts count each time.
         matrix_rows: rows of the ND matrix, as an ND2NZ copy walks it.
+        odd_rows: share of them that start inside a block of 32 bytes.
     """
 
     run_bytes: int
@@ -41,6 +44,7 @@ class Footprint:
     unaligned: float
     port_bytes: int
     matrix_rows: int
+    odd_rows: float
 
 
 @lru_cache(maxsize=65536)
@@ -80,7 +84,14 @@ def footprint(
         unaligned=float(np.count_nonzero(starts % natural) / len(starts)),
         port_bytes=pattern.size_bytes,
         matrix_rows=pattern.levels[-2][0] if len(pattern.levels) > 1 else 1,
+        odd_rows=_odd_rows(pattern, phase),
     )
+
+
+def _odd_rows(pattern: Pattern, phase: int) -> float:
+    rows, stride = pattern.levels[-2] if len(pattern.levels) > 1 else (1, 0)
+    starts = phase + np.arange(rows) * stride * pattern.dtype.size_bytes
+    return float(np.count_nonzero(starts % BLOCK_BYTES) / rows)
 
 
 def _torn(

@@ -251,7 +251,9 @@ def port_cycles(
         path = chip.gm_l1
         setup = path.nd2nz_setup_cycles
         row = path.nd2nz_row_cycles + size / shape.matrix_rows / path.nd2nz_row_bytes_per_cycle
-        rows = shape.matrix_rows * max(path.nd2nz_row_floor_cycles, row)
+        row = max(path.nd2nz_row_floor_cycles, row)
+        odd = max(row, size / shape.matrix_rows / path.nd2nz_odd_row_bytes_per_cycle)
+        rows = shape.matrix_rows * (row + shape.odd_rows * (odd - row))
     else:
         setup = section.setup_cycles
         rows = shape.bursts * section.row_cycles + size / section.row_bytes_per_cycle

@@ -27,7 +27,7 @@ def batch_matmul(record: Record) -> Workload:
     return Workload(
         op="grouped_matmul",
         params=params,
-        group=Group.MATMUL,
+        group=Group.OTHER if dtype == "fp32" else Group.MATMUL,
         kind=KernelKind.CUBE,
         knobs=used_cores(record, "aic"),
         operations=2.0 * batch * m * n * k,
@@ -73,7 +73,7 @@ def weight_quant_matmul(record: Record) -> Workload:
     return Workload(
         op="weight_quant_matmul",
         params=params,
-        group=Group.MATMUL,
+        group=Group.OTHER,
         kind=KernelKind.MIXED,
         launch=Launch.MIXED,
         knobs=used_cores(record, "aic"),

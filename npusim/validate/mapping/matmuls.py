@@ -41,7 +41,7 @@ def matmul(record: Record) -> Workload:
     return Workload(
         op="matmul",
         params={**sizes, "dtype": dtype},
-        group=Group.MATMUL,
+        group=Group.OTHER if dtype == "fp32" else Group.MATMUL,
         kind=KernelKind.MIXED if _REARRANGE & knobs.keys() else KernelKind.CUBE,
         knobs=knobs,
         candidates=_candidates(record, sizes, knobs),
