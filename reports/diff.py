@@ -40,7 +40,7 @@ def diff_runs(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         "time_us": times,
         "kernel_us": [a["kernel_us"], b["kernel_us"]],
         "stages": stages,
-        "pipes": _paired(a["pipes"], b["pipes"], "pipe", ("busy_share", "wait_share")),
+        "pipes": _paired(a["pipes"], b["pipes"], "pipe", ("busy_share", "active_share", "wait_share")),
         "paths": _paired(a["paths"], b["paths"], "path", ("bytes", "gbps")),
         "settings": _settings(a, b),
         "verdict": _verdict(times, stages),

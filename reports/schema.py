@@ -34,6 +34,7 @@ class _Stage(_Part):
 class _Pipe(_Part):
     pipe: str
     busy_share: Amount
+    active_share: Amount
     wait_share: Amount
 
 

@@ -91,10 +91,11 @@ def _pipes(summary: dict[str, Any]) -> Table | None:
     used = [p for p in summary["pipes"] if p["busy_share"] or p["wait_share"]]
     if not used:
         return None
-    table = _table("pipe", "busy", "waits", "")
+    table = _table("pipe", "busy", "active", "waits", "")
     for pipe in used:
         busy, wait = pipe["busy_share"], pipe["wait_share"]
-        table.add_row(pipe["pipe"], f"{busy:.1%}", f"{wait:.1%}", _bar(busy, wait))
+        shares = (f"{share:.1%}" for share in (busy, pipe["active_share"], wait))
+        table.add_row(pipe["pipe"], *shares, _bar(busy, wait))
     return table
 
 

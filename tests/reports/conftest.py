@@ -55,8 +55,8 @@ def summary() -> dict[str, Any]:
             {"name": "multiply", "time_us": 6.0, "start_us": 3.0, "end_us": 9.0},
         ],
         "pipes": [
-            {"pipe": "AIC MTE2", "busy_share": 0.5, "wait_share": 0.25},
-            {"pipe": "AIC MTE3", "busy_share": 0.0, "wait_share": 0.0},
+            {"pipe": "AIC MTE2", "busy_share": 0.5, "active_share": 0.6, "wait_share": 0.25},
+            {"pipe": "AIC MTE3", "busy_share": 0.0, "active_share": 0.0, "wait_share": 0.0},
         ],
         "paths": [{"path": "GM_TO_L1", "bytes": 32768, "gbps": 4.096}],
         "tensors": [],

@@ -75,7 +75,8 @@ def test_diff_pairs_what_both_have(summary: dict[str, Any], other: dict[str, Any
         ("store", [None, 0.5], 0.5),
     ]
     assert found["pipes"][0] == {
-        "pipe": "AIC MTE2", "busy_share": [0.5, 0.75], "wait_share": [0.25, 0.25],
+        "pipe": "AIC MTE2", "busy_share": [0.5, 0.75], "active_share": [0.6, 0.6],
+        "wait_share": [0.25, 0.25],
     }  # fmt: skip
     assert found["settings"] == [{"name": "hbm.read_bw_gbps", "a": None, "b": 2000}]
     assert found["verdict"] == (
