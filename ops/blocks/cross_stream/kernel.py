@@ -2,7 +2,8 @@
 
 Flags between cores, in mode 2: FULL (sender to receiver) says that a slot is written, FREE
 (receiver to sender) that it was read. The sender runs ``ahead`` slots ahead. Nothing uses what
-arrives but the last slot, so loads follow each other in the order of their pipe.
+arrives but the last slot, so a load may overwrite what an earlier one brought. Where FREE and FULL
+leave the two unordered (more slots than landing buffers), PIPE_MTE2 stands between them.
 """
 
 from collections.abc import Iterator
@@ -60,6 +61,15 @@ class Kernel:
     def slot(self, index: int) -> int:
         """First byte of a slot in the ring."""
         return index % self.ahead * self.params.slot_bytes
+
+    def landing(self, index: int) -> int:
+        """Which of the receiver's buffers a slot comes to."""
+        return index % self.ahead % _BUFFERS
+
+    def before_load(self, k: BlockBuilder) -> None:
+        """MTE2 of the receiver: earlier loads have landed, if their buffer may be used again."""
+        if self.ahead > _BUFFERS:
+            k.pipe_barrier(Pipe.MTE2)
 
 
 def build(
@@ -184,8 +194,9 @@ def load_slots(k: BlockBuilder, kernel: Kernel, number: int, first: int, count: 
     for index in range(first, first + count):
         k.scalar(LOOP_CYCLES)
         k.cross_wait(CrossMode.GROUP, FULL, Pipe.MTE2)
+        kernel.before_load(k)
         k.copy(
-            kernel.parts[index % _BUFFERS].at(pattern),
+            kernel.parts[kernel.landing(index)].at(pattern),
             k.gm("w", pattern, kernel.slot(index) + offset),
         )
         k.cross_set(CrossMode.GROUP, FREE, Pipe.MTE2)
@@ -196,7 +207,7 @@ def keep_last(k: BlockBuilder, kernel: Kernel, number: int) -> None:
     pattern, offset = kernel.part(number)
     k.set_flag(Pipe.MTE2, Pipe.MTE3, 0)
     k.wait_flag(Pipe.MTE2, Pipe.MTE3, 0)
-    last = (kernel.params.slots - 1) % kernel.ahead % _BUFFERS
+    last = kernel.landing(kernel.params.slots - 1)
     k.copy(k.gm("y", pattern, offset), kernel.parts[last].at(pattern))
 
 
@@ -235,10 +246,11 @@ def take_slots(k: BlockBuilder, kernel: Kernel, first: int, count: int) -> None:
     for index in range(first, first + count):
         k.scalar(LOOP_CYCLES)
         k.cross_wait(CrossMode.GROUP, FULL, Pipe.MTE2)
+        kernel.before_load(k)
         fractals.emit(
             k,
             side.matrix.to_l1(kernel.params.rows, kernel.params.cols),
-            side.ring.buffer(index).at(one),
+            side.ring.buffer(kernel.landing(index)).at(one),
             k.gm("w", one, kernel.slot(index)),
             layout=CopyLayout.ND2NZ,
         )
@@ -248,7 +260,7 @@ def take_slots(k: BlockBuilder, kernel: Kernel, first: int, count: int) -> None:
 def multiply_last(k: BlockBuilder, kernel: Kernel) -> None:
     """AIC: the slot that came last, times b, to ``y``."""
     params, loop = kernel.params, kernel.loop
-    last = (params.slots - 1) % kernel.ahead % _BUFFERS
+    last = kernel.landing(params.slots - 1)
     turns = Turns(a=last)
     loop.left.ring.wait_free(k, last)
     loop.left.ring.publish(k, last)

@@ -13,6 +13,7 @@ from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
 from npusim.ops.common.operator import Validity
 from npusim.ops.registry import operator
+from npusim.sanitize.check import check_program
 
 Check = Callable[..., Program]
 NAME = "cross_stream"
@@ -35,6 +36,17 @@ def test_any_stream_arrives(
 ) -> None:
     raw = {"to": to, "rows": rows, "cols": cols, "slots": slots, "dtype": dtype}
     check_block(NAME, raw, tiling={"ahead": ahead})
+
+
+@pytest.mark.parametrize("to", ["vector", "cube"])
+@pytest.mark.parametrize("ahead", [1, 2, 3, 5])
+@pytest.mark.parametrize("slots", [1, 4, 9])
+def test_no_depth_of_the_ring_races(to: str, ahead: int, slots: int) -> None:
+    chip, found = load_chip("toy"), operator(NAME)
+    raw = {"to": to, "rows": 32, "cols": 32, "slots": slots}
+    params = found.parse(raw, chip, Validity.DOCUMENTED)
+    program = found.build(params, found.tiling(params, chip, {"ahead": ahead}), chip, {})
+    assert check_program(program, chip, found.known_hazards).clean
 
 
 @pytest.mark.parametrize("to", ["vector", "cube"])
