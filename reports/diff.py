@@ -13,6 +13,8 @@ _SAME = 5e-4
 
 Pair = list[float | None]
 
+SHARES = ("busy_share", "active_share", "wait_share")
+
 
 def diff_runs(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     """Compare two summaries of timed runs.
@@ -40,7 +42,7 @@ def diff_runs(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         "time_us": times,
         "kernel_us": [a["kernel_us"], b["kernel_us"]],
         "stages": stages,
-        "pipes": _paired(a["pipes"], b["pipes"], "pipe", ("busy_share", "active_share", "wait_share")),
+        "pipes": _paired(a["pipes"], b["pipes"], "pipe", SHARES),
         "paths": _paired(a["paths"], b["paths"], "path", ("bytes", "gbps")),
         "settings": _settings(a, b),
         "verdict": _verdict(times, stages),
