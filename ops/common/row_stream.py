@@ -27,11 +27,13 @@ class RowTensor:
     Attributes:
         slot: instance base of its first row.
         cols: elements of a row; rows are dense in GM, padded to 32 bytes in UB.
+        numbers: one number for each row, which lie densely in UB too.
     """
 
     slot: str
     dtype: DType
     cols: int
+    numbers: bool = False
 
     @property
     def pitch(self) -> int:
@@ -44,8 +46,8 @@ class RowTensor:
         return self.cols * self.dtype.size_bytes
 
     def tile_bytes(self, rows: int) -> int:
-        """Bytes of a tile in UB; one-column tensors lie there densely."""
-        if self.cols == 1:
+        """Bytes of a tile in UB."""
+        if self.numbers:
             return round_up(rows * self.dtype.size_bytes, BLOCK_BYTES)
         return rows * self.pitch * self.dtype.size_bytes
 
@@ -55,7 +57,7 @@ class RowTensor:
 
     def in_ub(self, rows: int) -> patterns.Pattern:
         """A tile in UB."""
-        if self.cols == 1:
+        if self.numbers:
             return patterns.linear(self.dtype, rows)
         return patterns.nd(self.dtype, rows, self.cols, self.pitch)
 

@@ -70,7 +70,8 @@ class AddNormQuantParams:
     @property
     def scales(self) -> tuple[RowTensor, ...]:
         """Their scales."""
-        return tuple(RowTensor(f"scale{i + 1}", DType.FP32, 1) for i in range(self.quantised))
+        names = (f"scale{i + 1}" for i in range(self.quantised))
+        return tuple(RowTensor(name, DType.FP32, 1, numbers=True) for name in names)
 
     @property
     def stores(self) -> tuple[RowTensor, ...]:

@@ -44,7 +44,8 @@ class DynamicQuantParams:
     @property
     def stores(self) -> tuple[RowTensor, ...]:
         """Tensors whose rows are written."""
-        return (RowTensor("y", DType.INT8, self.cols), RowTensor("scale", DType.FP32, 1))
+        scale = RowTensor("scale", DType.FP32, 1, numbers=True)
+        return (RowTensor("y", DType.INT8, self.cols), scale)
 
 
 def parse(raw: Mapping[str, Any], chip: Chip, validity: Validity) -> DynamicQuantParams:

@@ -39,7 +39,7 @@ class LayerNormParams:
     @property
     def stores(self) -> tuple[RowTensor, ...]:
         """The result, and two numbers of each row."""
-        numbers = (RowTensor(name, DType.FP32, 1) for name in ("mean", "rstd"))
+        numbers = (RowTensor(name, DType.FP32, 1, numbers=True) for name in ("mean", "rstd"))
         return (RowTensor("y", self.dtype, self.cols), *numbers)
 
 

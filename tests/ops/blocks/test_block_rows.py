@@ -33,7 +33,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize(("op", "extra"), VARIANTS)
-@pytest.mark.parametrize(("rows", "cols"), [(7, 40), (5, 64), (6, 301)])
+@pytest.mark.parametrize(("rows", "cols"), [(7, 40), (5, 64), (6, 301), (9, 1)])
 def test_short_and_ragged_rows(
     check_block: Check, op: str, extra: dict[str, Any], rows: int, cols: int, dtype: str
 ) -> None:
