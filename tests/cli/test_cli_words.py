@@ -1,10 +1,8 @@
 """What the command line says of itself, and how it takes odd words."""
 
 import json
-import signal
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -114,18 +112,30 @@ def test_long_lists_of_names_are_cut() -> None:
     assert near_matches("zzz", names[:MOST_NAMES]).endswith(f", n{MOST_NAMES - 1}")
 
 
+TOLD_TO_END = """
+import os, signal, sys, threading, time
+from npusim.cli.main import main
+
+def running():
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame and frame.f_code.co_name != "simulate":
+        frame = frame.f_back
+    return frame is not None
+
+def tell():
+    while not running():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=tell, daemon=True).start()
+main()
+"""
+
+
 def test_being_told_to_end_leaves_nothing(empty_folder: Path) -> None:
-    code = "from npusim.cli.main import main; main()"
     arguments = ["run", "matmul", "-p", "M=2048", "-p", "N=2048", "-p", "K=2048", "--out", "run"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments, "--engine", "simpy"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(4)
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 2 and out == ""
-    assert err == "npusim: interrupted; nothing half-written is left behind\n"
+    told = [sys.executable, "-c", TOLD_TO_END, *arguments, "--engine", "simpy"]
+    done = subprocess.run(told, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == "npusim: interrupted; nothing half-written is left behind\n"
     assert list(empty_folder.iterdir()) == []

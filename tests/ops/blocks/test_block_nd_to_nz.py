@@ -8,10 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from npusim.architecture import Architecture
 from npusim.chips.load import load_chip
 from npusim.errors import CapacityError, ParameterError
 from npusim.isa.program import Program
 from npusim.numerics.formats import DType
+from npusim.numerics.model import NumericsModel
 from npusim.ops.common.operator import Validity
 from npusim.ops.registry import operator
 
@@ -63,8 +65,11 @@ def test_a_fractal_is_sixteen_rows_of_32_bytes(check_block: Check) -> None:
     check_block(NAME, raw, inputs={"x": x})
     found = operator(NAME)
     params = found.parse(raw, load_chip("toy"), Validity.DOCUMENTED)
-    y = found.tensors(params)[1]
-    assert (y.dtype, y.shape) == (DType.FP16, (1, 4, 2, 16, 16))
+    spec = found.tensors(params)[1]
+    assert (spec.dtype, spec.shape) == (DType.FP16, (1, 4, 2, 16, 16))
+    y = found.reference(params, {"x": x}, NumericsModel.default(Architecture.A2201))["y"]
+    # Row 17, column 35: second fractal down, third across; row 1 and column 3 of it.
+    assert y[0, 2, 1, 1, 3] == x[0, 17, 35] == 17 * 64 + 35
 
 
 def message(raw: dict[str, Any], tiling: dict[str, Any] | None = None) -> str:
