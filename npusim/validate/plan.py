@@ -149,12 +149,13 @@ def _cores(chip: str, hypothesis: Hypothesis, workload: Workload) -> int:
     if not isinstance(count, int):
         count = int(hypothesis.chip_set.get("cores.aic", facts.aic))
         if workload.kind is KernelKind.VECTOR:
-            count = min(count * (facts.aiv // facts.aic), _tiling_cores(chip, workload, count))
+            most = count * (facts.aiv // facts.aic)
+            count = min(most, _tiling_cores(chip, workload, count) or most)
     return count if workload.parallel is None else min(count, workload.parallel)
 
 
-def _tiling_cores(chip: str, workload: Workload, aic: int) -> int:
-    """Vector cores that the operator's tiling uses."""
+def _tiling_cores(chip: str, workload: Workload, aic: int) -> int | None:
+    """Vector cores that the operator's tiling uses; None where it does not say."""
     request = RunRequest(
         op=workload.op,
         params=dict(workload.params),
@@ -167,7 +168,7 @@ def _tiling_cores(chip: str, workload: Workload, aic: int) -> int:
         cores = getattr(resolve(request).tiling, "cores", None)
     except NpusimError:  # the run will say so
         cores = None
-    return cores if isinstance(cores, int) else 2 * aic
+    return cores if isinstance(cores, int) else None
 
 
 def command(

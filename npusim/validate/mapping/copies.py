@@ -125,7 +125,7 @@ def to_fractals(record: Record) -> Workload:
         kind=KernelKind.VECTOR,
         knobs=knobs,
         moved_bytes=float(total) if isinstance(total, (int, float)) else 0.0,
-        note="two buffers are assumed; conflicts of banks in UB are not modelled",
+        note="two buffers are assumed; bank conflicts inside one operand are not modelled",
     )
 
 

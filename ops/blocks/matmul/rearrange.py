@@ -29,8 +29,9 @@ STORED, READY = 0, 1
 STAGE = "rearrange"
 _BUFFERS = 2
 _TILE_ROWS = 64
-_TILE_ROW_BYTES = 1024
+_TILE_ROW_BYTES = 1024  # whole requests of the memory system
 _TILES_PER_CORE = 4
+"""With the two numbers above a choice of ours: the vendor's tiles are not published (inferred)."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ Inferred: published times of rows from 2048 elements on have a fixed part for ea
 those of rows up to 1024 elements do not have."""
 
 _LONGEST_SQUARED = 8192
-"""Elements of the longest rows that are squared at once; longer ones go in pieces."""
+"""Elements of the longest rows that are squared at once; longer ones go in pieces (inferred)."""
 
 DEFAULTS: dict[str, Any] = {
     "rows": 256,
