@@ -3,7 +3,6 @@
 import re
 from enum import Enum
 
-from npusim.validate.records import Record
 from npusim.validate.sources import Hypothesis
 from npusim.validate.workload import Group, Workload
 
@@ -40,7 +39,7 @@ _ISOLATED = {
 }
 
 
-def class_of(record: Record, workload: Workload, hypothesis: Hypothesis) -> RecordClass:
+def class_of(workload: Workload, hypothesis: Hypothesis) -> RecordClass:
     """The class of a mapped record."""
     if workload.group in _BY_GROUP:
         return _BY_GROUP[workload.group]

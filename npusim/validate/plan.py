@@ -90,7 +90,7 @@ def _kernel_plan(record: Record, workload: Workload, hypothesis: Hypothesis, chi
         record=record,
         workload=workload,
         hypothesis=hypothesis,
-        record_class=class_of(record, workload, hypothesis),
+        record_class=class_of(workload, hypothesis),
         chip=chip,
         family=_chip_facts(chip).family,
         chip_set={**hypothesis.chip_set, **launch, **workload.chip_set},

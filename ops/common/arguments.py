@@ -56,7 +56,8 @@ class Arguments:
         )
         if not whole or len(value) != count:
             raise ParameterError(
-                f"{self.op}: {name} is {value!r}, it must be a list of {count} whole numbers"
+                f"{self.op}: {name} is {value!r}, it must be a list of {count} whole numbers "
+                "from 0 on"
             )
         return tuple(value)
 

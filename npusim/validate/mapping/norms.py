@@ -25,7 +25,7 @@ def _rows(record: Record, axes: int = 1) -> dict[str, Any]:
     return {"rows": x.elements // cols, "cols": cols, "dtype": x.dtype}
 
 
-def quant_workload(
+def template_workload(
     record: Record, op: str, params: dict[str, Any], group: Group = Group.NORM_QUANT
 ) -> Workload:
     """One row-wise kernel of the vendor's templates."""
@@ -44,19 +44,19 @@ def rms_norm(record: Record) -> Workload:
     """RmsNorm over the axes of gamma."""
     found = operands(record)
     axes = len(found[1].shape) if len(found) > 1 else 1
-    return quant_workload(record, "rms_norm", _rows(record, axes))
+    return template_workload(record, "rms_norm", _rows(record, axes))
 
 
 def add_rms_norm(record: Record) -> Workload:
     """RmsNorm of a sum, which is written too."""
-    return quant_workload(record, "rms_norm", {**_rows(record), "residual": True})
+    return template_workload(record, "rms_norm", {**_rows(record), "residual": True})
 
 
 def layer_norm(record: Record) -> Workload:
     """LayerNorm over the axes of gamma; mean and inverse deviation are outputs too."""
     found = operands(record)
     axes = len(found[1].shape) if len(found) > 1 else 1
-    return quant_workload(record, "layer_norm", _rows(record, axes))
+    return template_workload(record, "layer_norm", _rows(record, axes))
 
 
 def dynamic_quant(record: Record) -> Workload:
@@ -71,7 +71,7 @@ def dynamic_quant(record: Record) -> Workload:
         params, smooth = _rows(record), len(operands(record)) > 1
     if smooth:
         params["smooth"] = True
-    found = quant_workload(record, "dynamic_quant", params)
+    found = template_workload(record, "dynamic_quant", params)
     if narrow:
         return replace(found, unscored="the kernel here has an int8 result in the place of int4")
     return found
@@ -87,18 +87,18 @@ def softmax(record: Record) -> Workload:
     cols, inner = shape[axis], prod(shape[axis + 1 :])
     rows = prod(shape[:axis]) * inner
     params = {"rows": rows, "cols": cols, "dtype": dtype}
-    main = quant_workload(record, "softmax", params, Group.OTHER)
+    main = template_workload(record, "softmax", params, Group.OTHER)
     if inner == 1:
         return main
     there = {"rows": rows * cols // inner, "cols": inner, "dtype": dtype}
     note = "assumed: the kernel brings the axis behind the others, and scatters its results"
-    first = replace(quant_workload(record, "transpose", there, Group.OTHER), parallel=None)
+    first = replace(template_workload(record, "transpose", there, Group.OTHER), parallel=None)
     return replace(first, note=note, followers=(replace(main, launch=Launch.JOINED),))
 
 
 def masked_softmax(record: Record) -> Workload:
     """Softmax of a scaled input with a mask: the mask's bytes and its select are left out."""
-    found = quant_workload(record, "softmax", _rows(record), Group.OTHER)
+    found = template_workload(record, "softmax", _rows(record), Group.OTHER)
     return replace(found, note="scale and mask are left out")
 
 
@@ -112,7 +112,7 @@ def add_norm_quant(record: Record) -> Workload:
     smooths = sum(shape is not None for shape in shapes(record)[_FIRST_SMOOTH:])
     if smooths:
         params["smooths"] = smooths
-    return quant_workload(record, "add_rms_norm_dynamic_quant", params)
+    return template_workload(record, "add_rms_norm_dynamic_quant", params)
 
 
 def static_quant(record: Record) -> Workload:
@@ -120,7 +120,7 @@ def static_quant(record: Record) -> Workload:
     found = operands(record)
     per_column = len(found) > 1 and found[1].elements > 1
     params = {**_rows(record), "per_column": per_column, "offset": len(found) > 2}
-    return replace(quant_workload(record, "static_quant", params), parallel=None)
+    return replace(template_workload(record, "static_quant", params), parallel=None)
 
 
 def anti_quant(record: Record) -> Workload:
@@ -129,7 +129,7 @@ def anti_quant(record: Record) -> Workload:
     rows, cols = operands(record)[0].rows_cols
     require(rows > 0, "the tensor is empty")
     params = {"op": "cast", "rows": rows, "cols": cols, "dtype": "int8", "out": "fp16"}
-    found = quant_workload(record, "elementwise", params)
+    found = template_workload(record, "elementwise", params)
     note = "scale and offset are left out; fp16 as result"
     return replace(found, parallel=None, launch=Launch.PLAIN, note=note)
 
@@ -144,14 +144,14 @@ def dequant_swiglu_quant(record: Record) -> Workload:
     params["activate_left"] = bool(attributes(record).get("activate_left", False))
     if any(shape is not None for shape in shapes(record)[_FIRST_SMOOTH:][:1]):
         params["quant_scale"] = True
-    return quant_workload(record, "dequant_swiglu_quant", params, Group.OTHER)
+    return template_workload(record, "dequant_swiglu_quant", params, Group.OTHER)
 
 
 def adamw(record: Record) -> Workload:
     """One optimiser step."""
     x = operands(record)[0]
     require(x.dtype in FLOATS, f"AdamW of {x.dtype} has no kernel in the blocks")
-    return quant_workload(
+    return template_workload(
         record, "apply_adamw", {"elements": x.elements, "dtype": x.dtype}, Group.OTHER
     )
 

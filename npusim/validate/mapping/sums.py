@@ -14,7 +14,7 @@ from npusim.validate.mapping.batches import grouped_swiglu_quant
 from npusim.validate.mapping.common import FLOATS, require, used_cores
 from npusim.validate.mapping.gated import swiglu
 from npusim.validate.mapping.moves import rotary
-from npusim.validate.mapping.norms import quant_workload
+from npusim.validate.mapping.norms import template_workload
 from npusim.validate.records import Record
 from npusim.validate.shapes import Operand, operands, shapes
 from npusim.validate.workload import Group, KernelKind, NotMapped, Workload
@@ -132,8 +132,8 @@ def _add_norm_quant(record: Record) -> Kernels:
     quant = {**sizes, "smooth": True} if smooth else sizes
     return {
         "Add": _plain(record, "elementwise", {"op": "add", **sizes}, Group.NORM_QUANT, ""),
-        "RmsNorm": quant_workload(record, "rms_norm", sizes),
-        "DynamicQuant": quant_workload(record, "dynamic_quant", quant),
+        "RmsNorm": template_workload(record, "rms_norm", sizes),
+        "DynamicQuant": template_workload(record, "dynamic_quant", quant),
     }
 
 

@@ -139,7 +139,8 @@ def tiling(
     chosen = with_overrides(f"{NAME} tiling", CrossStreamTiling(2), overrides)
     if chosen.ahead > _MOST_AHEAD:
         raise ParameterError(
-            f"{NAME} tiling: ahead is {chosen.ahead}, a cross-core flag counts to {_MOST_AHEAD}"
+            f"{NAME} tiling: ahead is {chosen.ahead}, a cross-core flag counts to {_MOST_AHEAD}; "
+            "use fewer slots"
         )
     part = params.slot_bytes // chip.aiv_per_aic
     check_fit(NAME, 2 * part, chip.sizes.ub, f"2 buffers of {part} B")

@@ -47,7 +47,6 @@ class Function(Enum):
 
 F = Function
 BINARY = frozenset({F.ADD, F.SUB, F.MUL, F.DIV, F.MAXIMUM, F.MINIMUM, F.SWIGLU, F.RELU_GRAD})
-WITH_SCALAR = frozenset({F.ADDS, F.MULS})
 INTEGER = frozenset({F.ADD, F.SUB, F.MUL, F.MAXIMUM, F.MINIMUM})
 COMPOSED = frozenset({F.EXP_LINEAR, F.SIGMOID, F.TANH, F.SILU, F.GELU, F.SWIGLU})
 """Functions of several instructions: 16-bit inputs are computed in fp32."""

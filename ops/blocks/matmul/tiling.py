@@ -26,7 +26,6 @@ _ROW_BYTES = 512  # rows of a chunk that L2 and HBM serve at full rate
 _MAX_STEP_BYTES = 256  # longer L0 steps delay the first MMAD and save nothing
 _SHARERS = 5  # cores that typically read the same tile of a swizzled order
 _BAND = 2  # cores that read the same part of the larger operand at a time (inferred)
-_INNER_KNOBS = {"step_k", "step_kb", "base_k", "l1_buffers", "l0c_buffers"}
 _MAX_EXTENT = 4095  # of m, n and k in one MMAD
 
 

@@ -72,7 +72,7 @@ def test_messages() -> None:
         "fractals"
     )
     assert message({"rows": 32, "cols": 32}, {"ahead": 16}) == (
-        "cross_stream tiling: ahead is 16, a cross-core flag counts to 15"
+        "cross_stream tiling: ahead is 16, a cross-core flag counts to 15; use fewer slots"
     )
     assert (
         message({"groups": 2}) == "cross_stream: groups is 2, it must be a whole number from 1 to 1"

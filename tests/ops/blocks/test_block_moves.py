@@ -221,5 +221,5 @@ def test_messages() -> None:
         "grouped_matmul: out is fp32, int8 operands give: int32"
     )
     assert message("grouped_matmul", {"groups": 2, "ends": [5, -1]}) == (
-        "grouped_matmul: ends is [5, -1], it must be a list of 2 whole numbers"
+        "grouped_matmul: ends is [5, -1], it must be a list of 2 whole numbers from 0 on"
     )
