@@ -33,7 +33,8 @@ L_WINDOW = 11  # fixed-point bytes that one core may have in flight from HBM
 L_REFILL = 12  # fixed-point bytes per cycle by which that many are free again
 L_SECTOR_MASK = 13  # bytes of a sector, less one
 L_QUEUE = 14  # fixed-point bytes that may wait to be written back while L2 takes writes freely
-LIMITS = 15
+L_REFILL_CYCLES = 15  # cycles after which the whole window is free again
+LIMITS = 16
 
 # State: scalars that change.
 S_CLOCK = 0  # cycle up to which services are counted
@@ -109,7 +110,7 @@ T_FIELDS = 15
 K_READING = 0  # serial of its read in flight, NEVER for none
 K_WAITERS = 1  # transfers that wait for its fill
 K_CREDIT = 2  # fixed-point bytes it could request from HBM at once ...
-K_CREDIT_AT = 3  # ... when its last miss ended
+K_CREDIT_AT = 3  # ... in this cycle: when its last miss part began, or its read ended
 K_FIELDS = 4
 
 # One extent: the lines that one access touched last (see `extents`); number 0 is none.

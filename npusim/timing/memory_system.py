@@ -25,6 +25,7 @@ from npusim.timing.memory_layout import (
     K_READING,
     K_WAITERS,
     L_REFILL,
+    L_REFILL_CYCLES,
     L_WINDOW,
     MASK_BITS,
     NEVER,
@@ -125,17 +126,21 @@ def _join_miss(memory: Memory, slot: int, missed: int, now: int) -> None:
     """Begin the miss part of a transfer.
 
     A core has a bounded number of requests in flight. After a pause it can issue them as fast
-    as its port allows; from then on one follows where another comes back.
+    as its port allows; from then on one follows where another comes back. Reads too narrow to
+    be limited by that take nothing of its credit.
     """
     transfer = slot * T_FIELDS
     record = memory.slots[transfer + T_ACCESS] * D_FIELDS
     flow_class = memory.accesses[record + D_MISS_CLASS]
     at_once = 0
-    if flow_class != memory.accesses[record + D_BURST_CLASS]:
+    if memory.accesses[record + D_KIND] == READ:
         core = slot // PIPES * K_FIELDS
-        free = (now - memory.cores[core + K_CREDIT_AT]) * memory.limits[L_REFILL]
-        credit = min(memory.limits[L_WINDOW], memory.cores[core + K_CREDIT] + free)
-        at_once = min(missed, credit >> BYTE_SHIFT)
+        # A longer pause frees no more, and its product might not fit 64 bits.
+        pause = min(now - memory.cores[core + K_CREDIT_AT], memory.limits[L_REFILL_CYCLES])
+        credit = memory.cores[core + K_CREDIT] + pause * memory.limits[L_REFILL]
+        credit = min(credit, memory.limits[L_WINDOW])
+        if flow_class != memory.accesses[record + D_BURST_CLASS]:
+            at_once = min(missed, credit >> BYTE_SHIFT)
         memory.cores[core + K_CREDIT] = credit - (at_once << BYTE_SHIFT)
         memory.cores[core + K_CREDIT_AT] = now
     if at_once:

@@ -1,6 +1,6 @@
 """Hand-made memory systems for tests: access and flow classes given directly."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from npusim.timing.costs.table import ACCESS, FLOW_CLASS, SHARING_CLASSES, USE_O
 from npusim.timing.memory_layout import (
     A_FIELDS,
     C_FIELDS,
+    K_CREDIT,
     K_FIELDS,
     K_READING,
     L_HALF_WINDOW,
@@ -19,7 +20,10 @@ from npusim.timing.memory_layout import (
     L_LINE_SHIFT,
     L_LINES,
     L_QUEUE,
+    L_REFILL,
+    L_REFILL_CYCLES,
     L_SECTOR_MASK,
+    L_WINDOW,
     L_WRITE_BACK_USE,
     LIMITS,
     NEVER,
@@ -33,7 +37,14 @@ from npusim.timing.memory_layout import (
     X_FIELDS,
 )
 from npusim.timing.memory_state import Memory, _flatten_accesses, lookup_places
-from npusim.timing.memory_system import latency_of, next_event, reallocate, retire, submit
+from npusim.timing.memory_system import (
+    latency_of,
+    miss_bytes_of,
+    next_event,
+    reallocate,
+    retire,
+    submit,
+)
 from npusim.units import RATE_ONE
 
 LINE_BYTES = 512
@@ -52,8 +63,14 @@ def limits(
     half_window: int = 1 << 30,
     sector_bytes: int = 1,
     queue_bytes: int = 1 << 40,
+    core_miss: float = 0,
+    flight_cycles: int = 0,
 ) -> np.ndarray:
-    """Capacities in bytes per cycle."""
+    """Capacities in bytes per cycle.
+
+    Args:
+        core_miss: by which a core's credit for reads in flight grows, over ``flight_cycles``.
+    """
     values = np.zeros(LIMITS, dtype=np.int64)
     values[L_L2_READ] = round(l2_read * RATE_ONE) * USE_ONE
     values[L_L2_WRITE] = round(l2_write * RATE_ONE) * USE_ONE
@@ -66,6 +83,9 @@ def limits(
     values[L_HALF_WINDOW] = half_window
     values[L_SECTOR_MASK] = sector_bytes - 1
     values[L_QUEUE] = queue_bytes * RATE_ONE
+    values[L_REFILL] = round(core_miss * RATE_ONE)
+    values[L_REFILL_CYCLES] = flight_cycles
+    values[L_WINDOW] = values[L_REFILL] * flight_cycles
     return values
 
 
@@ -129,6 +149,7 @@ def memory(
         records[:, column] = classes[name]
     core_records = np.zeros((cores, K_FIELDS), dtype=np.int64)
     core_records[:, K_READING] = NEVER
+    core_records[:, K_CREDIT] = capacities[L_WINDOW]
     columns = (
         capacities,
         state,
@@ -147,10 +168,15 @@ def memory(
 
 
 class Driver:
-    """Carries cycles of a memory system out in the order of the contract."""
+    """Carries cycles of a memory system out in the order of the contract.
 
-    def __init__(self, system: Memory) -> None:
+    Args:
+        watch: called with each cycle in which something happened, once its rates are shared.
+    """
+
+    def __init__(self, system: Memory, watch: Callable[[int], None] | None = None) -> None:
         self.memory = system
+        self._watch = watch
         self.ends: dict[int, tuple[int, int]] = {}
         """Slot to (end, latency) of its latest transfer."""
         self._out = [0] * len(system.slots)
@@ -167,4 +193,37 @@ class Driver:
                 _, slot, number, address = todo.pop(0)
                 submit(self.memory, slot, number, address, now)
             reallocate(self.memory, now)
+            if self._watch:
+                self._watch(now)
         return self.ends
+
+    def follow(
+        self,
+        jobs: Mapping[int, Sequence[tuple[int, int, int]]],
+        note: Callable[[int, int, int, int], None],
+    ) -> None:
+        """Run until everything has ended, the transfers of each slot one after the other.
+
+        Args:
+            jobs: by slot, (cycles after the end of the one before, access, address).
+            note: called with slot, submission, end and missed bytes of each ended transfer.
+        """
+        left = {slot: list(todo) for slot, todo in jobs.items()}
+        due = {slot: todo[0][0] for slot, todo in left.items()}
+        submitted: dict[int, int] = {}
+        while due or next_event(self.memory) != NEVER:
+            now = min(next_event(self.memory), *due.values(), NEVER)
+            for i in range(retire(self.memory, now, self._out)):
+                slot = self._out[i]
+                self.ends[slot] = (now, latency_of(self.memory, slot))
+                note(slot, submitted[slot], now, miss_bytes_of(self.memory, slot))
+                if left[slot]:
+                    due[slot] = now + left[slot][0][0]
+            for slot in sorted(slot for slot, cycle in due.items() if cycle == now):
+                _, number, address = left[slot].pop(0)
+                submit(self.memory, slot, number, address, now)
+                submitted[slot] = now
+                del due[slot]
+            reallocate(self.memory, now)
+            if self._watch:
+                self._watch(now)

@@ -26,7 +26,7 @@ from npusim.isa.program import TensorKind
 from npusim.isa.spaces import Pipe, Space
 from npusim.numerics.formats import DType
 from npusim.timing.critical_path import StepKind, critical_path
-from npusim.timing.records import Cause, Columns, Records
+from npusim.timing.records import Cause, Columns, Records, Sums
 from npusim.timing.run import CacheState, Engine, run_timing
 
 Body = Callable[[BlockBuilder], None]
@@ -63,6 +63,9 @@ def run(bodies: dict[int, Body], *, l2: CacheState = CacheState.COLD, **chip: fl
         for column in fields(Columns):
             one, two = (getattr(r.columns, column.name) for r in (records, compiled))
             assert np.array_equal(one, two), column.name
+        for total in fields(Sums):
+            one, two = (getattr(r.sums, total.name) for r in (records, compiled))
+            assert np.array_equal(one, two), total.name
     return records
 
 
@@ -386,6 +389,143 @@ def test_unit_flags_order_cube_and_fixpipe() -> None:
     assert int(r.end[2]) == 112 + 4 + 7
     assert int(r.start[3]) == 123
     assert why(r, 3) == (Cause.FLAG, 2)
+
+
+FLIGHT = {"l2__core_miss_bytes_per_cycle": 8, "l2__miss_latency_cycles": 100}
+"""800 B in flight; HBM gives one core 32 / 1.0078 = 31.75 B/cycle."""
+
+
+def test_a_read_beyond_what_may_be_in_flight_goes_on_at_the_rate_of_misses() -> None:
+    r = run({AIV0: lambda k: (read(k), read(k, 1024))}, **FLIGHT)
+    # 800 B at 31.75 (25.2 cycles), 224 B at 8 (28).
+    assert row(r, 1) == (101, 101, 114 + 26 + 28, 168 + 100)
+    # Only the set-up was without misses: 13 x 8 = 104 B (3.3 cycles), then 920 B (115).
+    assert row(r, 2) == (102, 168, 181 + 4 + 115, 300 + 100)
+
+
+def test_a_pause_frees_reads_in_flight() -> None:
+    r = run({AIV0: lambda k: (read(k), k.scalar(100), read(k, 1024))}, **FLIGHT)
+    # Submitted at 215, 47 cycles after the end of the first: 376 B (11.8 cycles), 648 B (81).
+    assert row(r, 3) == (202, 202, 215 + 12 + 81, 308 + 100)
+    # A pause of the latency of a miss and more frees all of them, and not more.
+    r = run({AIV0: lambda k: (read(k), k.scalar(900), read(k, 1024))}, **FLIGHT)
+    assert row(r, 3) == (1002, 1002, 1015 + 26 + 28, 1069 + 100)
+
+
+def test_a_long_pause_of_a_fast_machine_stays_inside_64_bits() -> None:
+    fast = {f"gm_ub__{rate}": 1e9 for rate in ("bytes_per_cycle", "row_bytes_per_cycle")}
+    none = {f"gm_ub__{cost}": 0 for cost in ("row_cycles", "issue_floor_cycles")}
+    r = run(
+        {AIV0: lambda k: (read(k), k.scalar(2_000_000), read(k, 1024))},
+        **{**fast, **none, "l2__core_miss_bytes_per_cycle": 1e8},
+    )
+    # HBM alone limits both: 1024 B at 31.75 B/cycle.
+    assert row(r, 1)[2] == 114 + 33
+    assert row(r, 3) == (2000102, 2000102, 2000115 + 33, 2000148 + 550)
+
+
+def test_the_hit_part_of_a_read_is_a_pause_too() -> None:
+    def body(k: BlockBuilder) -> None:
+        read(k)  # 1: lines 0 and 1, until 168
+        read(k, 512)  # 2: line 1 hits, line 2 misses
+
+    r = run({AIV0: body}, **FLIGHT)
+    # 512 B at 68.27 B/cycle (7.5 cycles); 21 x 8 = 168 B by then (5.3 cycles), 344 B (43).
+    assert row(r, 2) == (102, 168, 181 + 8 + 6 + 43, 238 + 100)
+
+
+def test_a_read_too_narrow_for_the_limit_takes_nothing_of_it() -> None:
+    narrow = patterns.linear(DType.FP32, 8)
+
+    def body(k: BlockBuilder) -> None:
+        read(k)  # 1: until 168, with all that may be in flight
+        k.scalar(100)  # 2
+        k.copy(Operand(Space.UB, narrow), k.gm("x", narrow, 2048))  # 3
+        read(k, 4096)  # 4
+
+    r = run({AIV0: body}, **FLIGHT)
+    # 32 B in 8 cycles are 4 B/cycle at the port, but HBM fetches 512 B at 1 / (1 + 8 / 32) of its
+    # rate: 20 cycles, and one more as 1.6 B/cycle are rounded down.
+    assert row(r, 3) == (202, 202, 215 + 21, 236 + 100)
+    # 47 cycles before it and 13 after it: 480 B (15.1 cycles), 544 B (68).
+    assert row(r, 4) == (203, 236, 249 + 16 + 68, 333 + 100)
+
+
+def test_reads_past_l2_count_as_reads_in_flight() -> None:
+    past = CacheHint.BYPASS
+    r = run({AIV0: lambda k: (read(k, 0, past), read(k, 0, past))}, **FLIGHT)
+    assert row(r, 1)[2] == 114 + 26 + 28
+    assert row(r, 2)[2] == 181 + 4 + 115
+
+
+def test_every_run_begins_with_nothing_in_flight() -> None:
+    """A warm L2 too small to keep anything is as good as a cold one."""
+    bodies: dict[int, Body] = {AIV0: lambda k: [read(k, 1024 * i) for i in range(8)]}
+    cold, warm = (run(bodies, l2=l2, l2__size_bytes=1024, **FLIGHT) for l2 in CacheState)
+    assert int(warm.miss_bytes.sum()) == 8192
+    assert np.array_equal(cold.start, warm.start)
+
+
+def test_a_write_that_tears_a_sector_waits_for_its_line() -> None:
+    piece = patterns.linear(DType.FP32, 8)
+
+    def body(k: BlockBuilder) -> None:
+        for _ in range(2):
+            k.copy(k.gm("x", piece), Operand(Space.UB, piece))
+
+    r = run({AIV0: body})
+    # 32 B take the port 8 cycles, but HBM 512 / 32 = 16 cycles for the line; then it is there.
+    assert row(r, 1) == (101, 101, 114 + 16, 130 + 155)
+    assert row(r, 2) == (102, 130, 143 + 8, 151 + 155)
+    assert (r.totals.fetched_lines, r.hbm_bytes) == (1, 512)
+    assert [int(b) for b in r.miss_bytes[1:3]] == [32, 0]
+    # A core that gets 8 B/cycle of what misses waits 64 cycles.
+    r = run({AIV0: body}, **FLIGHT)
+    assert row(r, 1)[2] == 114 + 64
+
+
+def test_a_full_write_back_queue_slows_writes_to_its_own_rate() -> None:
+    def write(k: BlockBuilder, offset: int) -> None:
+        k.copy(k.gm("x", KIB, offset), Operand(Space.UB, KIB))
+
+    def body(k: BlockBuilder) -> None:
+        write(k, 0)  # 1: until 132; two dirty lines fill L2
+        write(k, 1024)  # 2: submitted at 145, queues them
+        write(k, 2048)  # 3
+
+    r = run({AIV0: body}, l2__size_bytes=1024, l2__write_back_queue_bytes=512)
+    # HBM writes back 32 x 0.82 = 26.24 B/cycle, and so much L2 takes in until 512 B are queued
+    # (19.5 cycles); then the port moves the other 499.2 B at 60 B/cycle (8.3).
+    assert row(r, 2) == (102, 132, 145 + 20 + 9, 174 + 155)
+    # By 187 nothing is queued any more.
+    assert row(r, 3)[2] == 187 + 20 + 9
+    # With room in the queue the port's 17.07 cycles are all.
+    r = run({AIV0: body}, l2__size_bytes=1024, l2__write_back_queue_bytes=1024)
+    assert row(r, 2) == (102, 132, 145 + 18, 163 + 155)
+
+
+def test_overlapping_latencies_count_once() -> None:
+    r = run({AIV0: lambda k: (add(k), add(k), k.scalar(10), add(k), k.barrier_all(), add(k))})
+    # 101 to 128, 104 to 131, 113 to 140; after the barrier (140 to 141) 142 to 169.
+    assert row(r, 6) == (142, 142, 145, 169)
+    assert r.sums is not None
+    assert int(r.sums.busy[AIV0, V]) == 4 * 3
+    assert int(r.sums.active[AIV0, V]) == (140 - 101) + (169 - 142)
+
+
+def test_synchronisation_is_no_activity() -> None:
+    def body(k: BlockBuilder) -> None:
+        add(k)  # 101 to 128
+        k.set_flag(V, M3, 0)
+        k.wait_flag(V, M3, 0)  # starts at 128
+        k.set_flag(M3, V, 1)
+        k.wait_flag(M3, V, 1)
+        add(k)  # 131 to 158
+
+    r = run({AIV0: body})
+    assert r.sums is not None
+    assert int(r.sums.active[AIV0, V]) == 27 + 27
+    assert int(r.sums.active[AIV0, M3]) == 0
 
 
 def test_of_conditions_that_arrive_together_the_first_wins() -> None:

@@ -24,8 +24,10 @@ from npusim.isa.program import TensorKind
 from npusim.isa.spaces import CoreKind, Pipe, Space
 from npusim.numerics.formats import DType
 from npusim.timing.costs import CostTable, cost_table
+from npusim.timing.costs.build import memory_limits
 from npusim.timing.costs.gm import Path, sharing_factors
 from npusim.timing.costs.table import SHARING_LEVELS, USE_ONE
+from npusim.timing.memory_layout import L_REFILL, L_REFILL_CYCLES, L_WINDOW
 from npusim.units import RATE_ONE
 
 Body = Callable[[BlockBuilder], None]
@@ -315,6 +317,27 @@ def test_nd2nz_rows_cost_at_least_their_floor() -> None:
     cap, l2, _ = gm_class(narrow, layout=CopyLayout.ND2NZ, hit=True)
     assert cap == pytest.approx(128 / 3.6, abs=0.01)
     assert l2 == 1  # only the 128 B move through L2
+
+
+@pytest.mark.parametrize("rate", [1e-3, 58, 1e9])
+@pytest.mark.parametrize("latency", [0, 550, 1e9])
+def test_the_window_of_reads_in_flight_stays_inside_64_bits(rate: float, latency: float) -> None:
+    settings = {"l2.core_miss_bytes_per_cycle": rate, "l2.miss_latency_cycles": latency}
+    limits = memory_limits(load_chip("A2", settings))
+    assert limits[L_REFILL] == round(rate * RATE_ONE)
+    assert limits[L_WINDOW] == limits[L_REFILL] * limits[L_REFILL_CYCLES]
+    wanted = round(rate * RATE_ONE) * round(latency)
+    if wanted >= 1 << 61:
+        wanted = (1 << 61) // int(limits[L_REFILL]) * int(limits[L_REFILL])
+    assert limits[L_WINDOW] == wanted
+
+
+def test_a_torn_write_is_never_without_a_rate() -> None:
+    def body(k: BlockBuilder) -> None:
+        k.copy(k.gm("x", patterns.linear(HALF, 1)), Operand(Space.UB, patterns.linear(HALF, 1)))
+
+    table = price(body, chip=load_chip("A2", {"l2.core_miss_bytes_per_cycle": 1e-3}))
+    assert table.classes["cap"].min() == 1
 
 
 def test_misses_are_also_limited_by_the_requests_of_one_core() -> None:

@@ -24,6 +24,7 @@ from npusim.timing.memory_layout import (
     L_LINES,
     L_QUEUE,
     L_REFILL,
+    L_REFILL_CYCLES,
     L_SECTOR_MASK,
     L_VICTIM_SHARE,
     L_WINDOW,
@@ -32,6 +33,9 @@ from npusim.timing.memory_layout import (
     SHARE_SHIFT,
 )
 from npusim.units import RATE_ONE
+
+MAX_WINDOW = 1 << 61
+"""Fixed-point bytes in flight that still leave room for a sum in 64 bits."""
 
 _PACKED = 4
 _UNIT_FLAG_ARG = {Opcode.MMAD: 4, Opcode.FIXPIPE: 2}
@@ -97,7 +101,9 @@ def memory_limits(chip: Chip) -> Array:
     limits[L_DIRTY_SHARE] = round(chip.l2.dirty_share * (1 << SHARE_SHIFT))
     # Little's law: so many requests in flight give one core its rate at the latency of a miss.
     limits[L_REFILL] = round(chip.l2.core_miss_bytes_per_cycle * RATE_ONE)
-    limits[L_WINDOW] = limits[L_REFILL] * round(chip.l2.miss_latency_cycles)
+    flight_cycles = min(round(chip.l2.miss_latency_cycles), MAX_WINDOW // int(limits[L_REFILL]))
+    limits[L_REFILL_CYCLES] = flight_cycles
+    limits[L_WINDOW] = limits[L_REFILL] * flight_cycles
     limits[L_QUEUE] = chip.l2.write_back_queue_bytes * RATE_ONE
     return limits
 

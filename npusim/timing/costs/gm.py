@@ -207,7 +207,7 @@ class AccessPrices:
         if not shape.torn_lines:
             return self._flow(cap, 0, l2_use, 0)
         fetched = shape.torn_lines * self.chip.l2.line_bytes / shape.torn_bytes
-        fill = round(self.chip.l2.core_miss_bytes_per_cycle * RATE_ONE / fetched)
+        fill = max(1, round(self.chip.l2.core_miss_bytes_per_cycle * RATE_ONE / fetched))
         return self._flow(min(cap, fill), 0, l2_use, max(1, round(fetched * USE_ONE)))
 
     def _miss_cap(self, cap: int) -> int:
