@@ -303,7 +303,8 @@ class L2(Section):
     write_back_queue_bytes: Count
     """Dirty victims that may wait for HBM before L2 slows writes down to what it writes back."""
     core_miss_bytes_per_cycle: Rate
-    """What one core gets of data that misses: its requests in flight are bounded."""
+    """What one core gets while it keeps missing: its reads in flight are bounded, by this times
+    ``miss_latency_cycles``. Also bounds the lines fetched for writes and atomics of a core."""
 
 
 class Hbm(Section):

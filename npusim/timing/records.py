@@ -73,8 +73,8 @@ class Totals:
     Attributes:
         cycles: end of the launch tail.
         hit_bytes, miss_bytes: (paths,) int64 by `Path`: bytes that L2 and that HBM served; for
-            writes, bytes into L2 and bytes past it.
-        fetched_lines: lines that reads and atomics fetched from HBM.
+            writes, bytes that L2 took at once, and bytes past it or into lines fetched for them.
+        fetched_lines: lines fetched from HBM by reads, atomics and writes that tear sectors.
         written_back_lines: dirty L2 lines evicted.
         past_bytes: bytes written to HBM past L2.
     """
