@@ -34,6 +34,12 @@ def test_models_that_round_once_per_mmad(op: str, numerics: dict[str, str]) -> N
     assert r.run.differing is not None and not any(r.run.differing.values())
 
 
+@pytest.mark.parametrize(("op", "case"), [("static_quant", "tiny"), ("mla_prolog_v3", "tiny_int8")])
+def test_quantisers_saturate_whatever_casts_do(op: str, case: str) -> None:
+    r = npusim.run(op, case, mode="values", numerics={"integer_overflow": "low_bits"})
+    assert r.run.differing is not None and not any(r.run.differing.values())
+
+
 def test_a_product_that_stands_for_several() -> None:
     rng = np.random.Generator(np.random.PCG64(5))
     a, b = ((rng.integers(-99, 99, shape) / 7).astype(np.float16) for shape in ((8, 100), (100, 8)))

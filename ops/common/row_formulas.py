@@ -135,13 +135,16 @@ def factors_of_largest(v: VectorWriter, largest: Operand, one: Operand, scale: O
 
 
 def to_int8(v: VectorWriter, y: Operand, x: Rows) -> None:
-    """fp32 to int32 (nearest even), to fp16, to int8 (toward zero); overwrites x."""
+    """fp32 to int32 (nearest even), to fp16, to int8 (toward zero); overwrites x.
+
+    The steps to integers saturate under every model.
+    """
     # Narrowing in place is safe: an element is written at or before where it was read.
     whole = x.area.at(patterns.nd(DType.INT32, x.rows, x.n, x.pitch))
     half = x.area.at(patterns.nd(DType.FP16, x.rows, x.n, x.pitch))
-    v.cast(whole, x.all(), Rounding.RINT)
+    v.cast(whole, x.all(), Rounding.RINT, saturate=True)
     v.cast(half, whole, Rounding.RINT)
-    v.cast(y, half, Rounding.TRUNC)
+    v.cast(y, half, Rounding.TRUNC, saturate=True)
 
 
 def quantise_rows(

@@ -45,11 +45,21 @@ class VectorWriter:
         self.k.vector(opcode, dst, *srcs, args=args, scalar=scalar)
         self._written.append(touched[0])
 
-    def cast(self, dst: Operand, src: Operand, rounding: Rounding = Rounding.RINT) -> None:
-        """Convert; exact conversions take no rounding mode."""
+    def cast(
+        self,
+        dst: Operand,
+        src: Operand,
+        rounding: Rounding = Rounding.RINT,
+        saturate: bool = False,
+    ) -> None:
+        """Convert; exact conversions take no rounding mode.
+
+        Args:
+            saturate: always, else as the numerics model says.
+        """
         wider = dst.pattern.dtype.bits > src.pattern.dtype.bits
         mode = Rounding.NONE if wider else rounding
-        self.op(Opcode.VCAST, dst, src, args=(mode, 0))
+        self.op(Opcode.VCAST, dst, src, args=(mode, int(saturate)))
 
     def barrier(self) -> None:
         """Wait until everything written is visible."""

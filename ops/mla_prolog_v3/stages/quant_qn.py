@@ -80,7 +80,7 @@ def quantise_query(k: BlockBuilder, t: QnRows) -> None:
         with_row_factors(k, Opcode.VMUL, x, inverse, rows, t.width)
         half = other.linear(DType.FP16, count)
         cast(k, half, row, Rounding.ROUND)
-        cast(k, out.linear(DType.INT8, count), half, Rounding.ROUND)
+        cast(k, out.linear(DType.INT8, count), half, Rounding.ROUND, saturate=True)
         vector_done(k)
         to = k.gm("out", nd(DType.INT8, rows, t.width, t.stride), first * t.stride)
         k.copy(to, out.linear(DType.INT8, count))

@@ -96,9 +96,19 @@ def vector(
     k.pipe_barrier(Pipe.VECTOR)
 
 
-def cast(k: BlockBuilder, dst: Operand, src: Operand, rounding: Rounding = Rounding.RINT) -> None:
-    """Convert; saturation as the numerics model says."""
-    vector(k, Opcode.VCAST, dst, src, args=(int(rounding), 0))
+def cast(
+    k: BlockBuilder,
+    dst: Operand,
+    src: Operand,
+    rounding: Rounding = Rounding.RINT,
+    saturate: bool = False,
+) -> None:
+    """Convert.
+
+    Args:
+        saturate: always, else as the numerics model says.
+    """
+    vector(k, Opcode.VCAST, dst, src, args=(int(rounding), int(saturate)))
 
 
 def with_row_factors(
@@ -180,11 +190,12 @@ def int8_scale_and_inverse(
 def to_int8(k: BlockBuilder, dst: Buffer, x: Buffer, whole: Buffer, half: Buffer, n: int) -> None:
     """fp32 to int8 by RINT to int32, to fp16 with scale 1, and TRUNC.
 
-    ``whole`` (n int32) and ``half`` (n fp16) are scratch.
+    The steps to integers saturate under every model. ``whole`` (n int32) and ``half`` (n fp16) are
+    scratch.
     """
-    cast(k, whole.linear(DType.INT32, n), x.linear(DType.FP32, n))
+    cast(k, whole.linear(DType.INT32, n), x.linear(DType.FP32, n), saturate=True)
     cast(k, half.linear(DType.FP16, n), whole.linear(DType.INT32, n))
-    cast(k, dst.linear(DType.INT8, n), half.linear(DType.FP16, n), Rounding.TRUNC)
+    cast(k, dst.linear(DType.INT8, n), half.linear(DType.FP16, n), Rounding.TRUNC, True)
 
 
 def rms_norm(
