@@ -78,10 +78,6 @@ _UNSCORED: tuple[tuple[str, str], ...] = (
     (r"asc_mm8192_c[03]_a2|docmm_20c", "loads wait for MTE1 in that template: MTE2 is scored"),
     (r"docmm_10_.*", "K fits L1 once: needs operands kept in L1 across tiles"),
     (r"docmm_[4568]_.*", "scalar bound, on one or two cores"),
-    (
-        r"cb_kern_clipped_swiglu_.*",
-        "about 115 us of every row do not depend on its size, and nothing says what they are",
-    ),
     (r"asc_sameaddr_.*_a2", "total includes unfair arbitration between cores"),
 )
 

@@ -121,7 +121,6 @@ def kv_rms_norm_rope_cache(record: Record) -> Workload:
         raise NotMapped("an input shape is missing")
     whole = len(kv) == 4 and len(rope) == 4 and len(cache) > 1 and len(value) > 0
     require(whole, "keys and cosines of four axes, and paged caches, are needed")
-    require(rope[2] == kv[2], "one row of cosines for all positions has no kernel in the blocks")
     attrs = attributes(record)
     quantised = (found[7] is not None, found[8] is not None)
     names = {(False, False): "none", (True, False): "first", (False, True): "second"}
@@ -133,7 +132,9 @@ def kv_rms_norm_rope_cache(record: Record) -> Workload:
         params["offset"] = True
     names16 = (record.dtype or "").replace("bfloat16", "")
     params["dtype"] = "fp16" if "float16" in names16 else "bf16"
-    return _workload(record, "kv_rms_norm_rope_cache", params)
+    shared = "cosines for each position, where the record has one row for all"
+    note = "" if rope[2] == kv[2] else shared
+    return _workload(record, "kv_rms_norm_rope_cache", params, note)
 
 
 def latent_cache(record: Record) -> Workload:
