@@ -156,14 +156,16 @@ def share(memory: Memory) -> None:
     limits = memory.limits
     queue = memory.state[S_QUEUE]
     hbm = limits[L_HBM_FLOWS] if queue > 0 else limits[L_HBM]
-    _share_out(memory, hbm, limits[L_L2_WRITE])
-    if queue > 0:
-        left = memory.scratch[X_ROOM + 2] + limits[L_HBM_MIXED] - limits[L_HBM_FLOWS]
-        written_back = max(1, left // limits[L_WRITE_BACK_USE])
-        memory.state[S_QUEUE_RATE] = written_back
-        if queue > limits[L_QUEUE]:
-            # No room for another dirty victim: L2 takes in what goes out.
-            _share_out(memory, hbm, min(limits[L_L2_WRITE], written_back * USE_ONE))
+    l2_write = limits[L_L2_WRITE]
+    for _ in range(2 if queue > limits[L_QUEUE] else 1):
+        _share_out(memory, hbm, l2_write)
+        if queue > 0:
+            left = memory.scratch[X_ROOM + 2] + limits[L_HBM_MIXED] - limits[L_HBM_FLOWS]
+            written_back = max(1, left // limits[L_WRITE_BACK_USE])
+            memory.state[S_QUEUE_RATE] = written_back
+            # No room for another dirty victim: L2 takes in what goes out. Slower writes that
+            # fetch lines then leave more of HBM for write-back.
+            l2_write = min(l2_write, written_back * USE_ONE)
 
 
 @kernel

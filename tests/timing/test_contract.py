@@ -16,6 +16,7 @@ from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.instructions import (
     AccumulatorStart,
+    Atomic,
     CacheHint,
     CrossMode,
     FixpipeMode,
@@ -502,6 +503,19 @@ def test_a_full_write_back_queue_slows_writes_to_its_own_rate() -> None:
     # With room in the queue the port's 17.07 cycles are all.
     r = run({AIV0: body}, l2__size_bytes=1024, l2__write_back_queue_bytes=1024)
     assert row(r, 2) == (102, 132, 145 + 18, 163 + 155)
+
+
+def test_write_back_gets_what_slowed_writes_leave_of_hbm() -> None:
+    def body(k: BlockBuilder) -> None:
+        k.copy(k.gm("x", KIB), Operand(Space.UB, KIB))  # 1: until 132; two dirty lines fill L2
+        k.copy(k.gm("x", KIB, 1024), Operand(Space.UB, KIB), atomic=Atomic.ADD)  # 2
+
+    limits = {"l2__size_bytes": 1024, "l2__write_back_queue_bytes": 512}
+    r = run({AIV0: body}, **limits, hbm__write_back_share=0)
+    # The addition fetches two lines and could take all 26.24 B/cycle of HBM. But the queue is too
+    # long at first, and then HBM writes back 512 B (19.5 cycles) before the addition goes on, with
+    # 26.24 / 1.0078 B/cycle (39.3).
+    assert row(r, 2) == (102, 132, 145 + 20 + 40, 205 + 155)
 
 
 def test_overlapping_latencies_count_once() -> None:

@@ -27,7 +27,7 @@ from npusim.timing.costs import CostTable, cost_table
 from npusim.timing.costs.build import memory_limits
 from npusim.timing.costs.gm import Path, sharing_factors
 from npusim.timing.costs.table import SHARING_LEVELS, USE_ONE
-from npusim.timing.memory_layout import L_REFILL, L_REFILL_CYCLES, L_WINDOW
+from npusim.timing.memory_layout import L_REFILL, L_REFILL_CYCLES, L_WINDOW, L_WRITE_BACK_USE
 from npusim.units import RATE_ONE
 
 Body = Callable[[BlockBuilder], None]
@@ -348,6 +348,11 @@ def test_the_window_of_reads_in_flight_stays_inside_64_bits(rate: float, latency
     if wanted >= 1 << 61:
         wanted = (1 << 61) // int(limits[L_REFILL]) * int(limits[L_REFILL])
     assert limits[L_WINDOW] == wanted
+
+
+def test_write_back_is_never_free() -> None:
+    slow_reads = {"hbm.read_bw_gbps": 0.1, "hbm.write_bw_gbps": 1490}
+    assert memory_limits(load_chip("A2", slow_reads))[L_WRITE_BACK_USE] == 1
 
 
 def test_a_torn_write_is_never_without_a_rate() -> None:

@@ -92,7 +92,8 @@ def memory_limits(chip: Chip) -> Array:
     limits[L_HBM] = hbm
     limits[L_HBM_MIXED] = mixed
     limits[L_HBM_FLOWS] = mixed - round(mixed * chip.hbm.write_back_share)
-    limits[L_WRITE_BACK_USE] = round(USE_ONE * chip.hbm.read_bw_gbps / chip.hbm.write_bw_gbps)
+    write_back_use = round(USE_ONE * chip.hbm.read_bw_gbps / chip.hbm.write_bw_gbps)
+    limits[L_WRITE_BACK_USE] = max(1, write_back_use)
     limits[L_LINES] = chip.l2.size_bytes // chip.l2.line_bytes
     limits[L_LINE_SHIFT] = chip.l2.line_bytes.bit_length() - 1
     limits[L_SECTOR_MASK] = chip.l2.sector_bytes - 1

@@ -56,6 +56,7 @@ def footprint(
     Args:
         alignment_bytes: largest boundary that matters; a shorter burst needs the largest power
             of two in its own length.
+        sector_bytes: what a write must cover as a whole, lest it tears a line.
     """
     run, levels = _bursts(pattern)
     starts = np.array([phase], dtype=np.int64)
