@@ -37,6 +37,10 @@ SETTINGS: list[dict[str, float]] = [
         **{"l2.core_miss_bytes_per_cycle": 6, "l2.miss_latency_cycles": 90},
         **{"l2.size_bytes": 4096, "l2.write_back_queue_bytes": 600},
     },
+    {
+        **{"l2.size_bytes": 2048, "l2.write_back_queue_bytes": 1, "l2.dirty_share": 1},
+        **{"hbm.write_back_share": 0, "launch.skew_us": 0.1},
+    },
 ]
 
 
