@@ -101,8 +101,8 @@ time_shape({shape!r})
 
 _FIRST_RUN = """
 from pathlib import Path
-from npusim.timing import cache
-cache.user_cache_root = lambda: Path({folder!r})
+from npusim import code_cache
+code_cache.user_cache_root = lambda: Path({folder!r})
 from npusim.timing.warmup import warmup
 warmup()
 """
