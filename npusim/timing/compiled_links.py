@@ -156,16 +156,15 @@ def finish(
     pipe[FREE] = end
     pipe[LAST_ID] = row_id
     kind = row["kind"]
-    if out.level[0] >= STAGE and kind in (WORK, TRANSFER):
-        out.active[slot] += max(0, visible - max(start, pipe[SEEN]))
-    if visible > pipe[SEEN]:
-        pipe[SEEN] = visible
-        pipe[SEEN_ID] = row_id
     if out.level[0] >= STAGE:
         if kind in (WORK, TRANSFER):
             out.busy[slot] += end - start
+            out.active[slot] += max(0, visible - max(start, pipe[SEEN]))
         stage = streams.stage[instance]
         out.stage_end[stage] = max(out.stage_end[stage], end)
+    if visible > pipe[SEEN]:
+        pipe[SEEN] = visible
+        pipe[SEEN_ID] = row_id
     if out.level[0] >= INSTRUCTION:
         out.end[row_id] = end
         out.visible[row_id] = pipe[SEEN]

@@ -37,7 +37,6 @@ from npusim.units import RATE_ONE
 MAX_WINDOW = 1 << 61
 """Fixed-point bytes in flight that still leave room for a sum in 64 bits."""
 
-_PACKED = 4
 _UNIT_FLAG_ARG = {Opcode.MMAD: 4, Opcode.FIXPIPE: 2}
 _UNIT_FLAG_OPERAND = {Opcode.MMAD: 0, Opcode.FIXPIPE: 1}
 
