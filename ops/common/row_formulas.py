@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from npusim.isa import patterns
+from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.buffers import Buffer
 from npusim.isa.instructions import Opcode, Operand
+from npusim.isa.spaces import Pipe
 from npusim.numerics.formats import DType
 from npusim.numerics.rounding import Rounding
 from npusim.ops.common.row_ops import (
@@ -49,6 +51,24 @@ class RowScratch:
 def row_scratch_bytes(rows: int) -> tuple[int, int, int]:
     """Bytes of lanes, numbers and blocks."""
     return rows * LANES * 4, rows * 4, rows * BLOCK * 4
+
+
+def load_wide(
+    k: BlockBuilder, slot: str, dtype: DType, count: int, *, wide: Buffer, narrow: Buffer
+) -> None:
+    """Load ``count`` numbers of a GM tensor and leave them in fp32 in ``wide``, once for all rows.
+
+    Args:
+        narrow: where numbers of another type wait to be widened.
+    """
+    numbers = wide.linear(F32, count)
+    raw = numbers if dtype is F32 else narrow.linear(dtype, count)
+    k.copy(raw, k.gm(slot, patterns.linear(dtype, count)))
+    k.set_flag(Pipe.MTE2, Pipe.VECTOR, 0)
+    k.wait_flag(Pipe.MTE2, Pipe.VECTOR, 0)
+    if raw is not numbers:
+        VectorWriter(k).cast(numbers, raw)
+        k.pipe_barrier(Pipe.VECTOR)
 
 
 def square(v: VectorWriter, dst: Operand, src: Operand) -> None:

@@ -9,16 +9,14 @@ inside a block have about 250 cycles more for each row).
 """
 
 from npusim.chips.model import Chip
-from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
-from npusim.isa.spaces import Pipe
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.dynamic_quant import split
 from npusim.ops.blocks.dynamic_quant.params import DynamicQuantParams, areas, piece_areas, tensors
 from npusim.ops.common.operator import Arrays
-from npusim.ops.common.row_formulas import RowScratch, quantise_rows
+from npusim.ops.common.row_formulas import RowScratch, load_wide, quantise_rows
 from npusim.ops.common.row_ops import Rows, by_shared_row
 from npusim.ops.common.row_params import SplitTiling
 from npusim.ops.common.row_stream import stream_rows
@@ -61,16 +59,8 @@ def build(params: DynamicQuantParams, tiling: SplitTiling, chip: Chip, control: 
 
 def load_smooth(k: BlockBuilder, params: DynamicQuantParams, stream: Stream) -> None:
     """Smoothing scales in fp32, once."""
-    wide = stream.scratch[5].linear(DType.FP32, params.cols)
-    raw = wide
-    if params.dtype is not DType.FP32:
-        raw = stream.scratch[0].linear(params.dtype, params.cols)
-    k.copy(raw, k.gm("smooth_scales", patterns.linear(params.dtype, params.cols)))
-    k.set_flag(Pipe.MTE2, Pipe.VECTOR, 0)
-    k.wait_flag(Pipe.MTE2, Pipe.VECTOR, 0)
-    if raw is not wide:
-        VectorWriter(k).cast(wide, raw)
-        k.pipe_barrier(Pipe.VECTOR)
+    rows, wide = stream.scratch[0], stream.scratch[5]
+    load_wide(k, "smooth_scales", params.dtype, params.cols, wide=wide, narrow=rows)
 
 
 def tiles(

@@ -10,13 +10,12 @@ from npusim.isa import patterns
 from npusim.isa.block_builder import BlockBuilder
 from npusim.isa.instructions import Opcode
 from npusim.isa.program import Program
-from npusim.isa.spaces import Pipe
 from npusim.numerics.formats import DType
 from npusim.ops.blocks.rms_norm import split
 from npusim.ops.blocks.rms_norm.params import RmsNormParams, areas, piece_areas, tensors
 from npusim.ops.common.fractals import round_up
 from npusim.ops.common.operator import Arrays
-from npusim.ops.common.row_formulas import RowScratch, inverse_root_mean_square
+from npusim.ops.common.row_formulas import RowScratch, inverse_root_mean_square, load_wide
 from npusim.ops.common.row_ops import PIECE, Rows, by_row_number, by_shared_row
 from npusim.ops.common.row_params import SplitTiling
 from npusim.ops.common.row_stream import stream_rows
@@ -59,16 +58,7 @@ def build(params: RmsNormParams, tiling: SplitTiling, chip: Chip, control: Array
 def load_gamma(k: BlockBuilder, params: RmsNormParams, stream: Stream) -> None:
     """Gamma in fp32, once."""
     rows, gamma, *_ = stream.scratch
-    wide = gamma.linear(DType.FP32, params.cols)
-    raw = wide
-    if params.dtype is not DType.FP32:
-        raw = rows.linear(params.dtype, params.cols)
-    k.copy(raw, k.gm("gamma", patterns.linear(params.dtype, params.cols)))
-    k.set_flag(Pipe.MTE2, Pipe.VECTOR, 0)
-    k.wait_flag(Pipe.MTE2, Pipe.VECTOR, 0)
-    if raw is not wide:
-        VectorWriter(k).cast(wide, raw)
-        k.pipe_barrier(Pipe.VECTOR)
+    load_wide(k, "gamma", params.dtype, params.cols, wide=gamma, narrow=rows)
 
 
 def tiles(
